@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+import numpy as np
+from pydantic import ConfigDict, Field
 
-from sweep.config import Backend, Frozen
+from sweep.config import Backend, Frozen, Precision, Timeouts
 
 Stage = Literal["init", "load", "first_run", "warmup", "timed", "outputs"]
 """In order. Each has its own timeout, enforced from outside the page."""
@@ -23,6 +24,7 @@ ErrorKind = Literal[
     "browser_crash",  # the browser process died
     "no_webgpu",  # the environment gave no adapter or no device
     "transport",  # the page could not fetch from or post to our server
+    "not_offered",  # this release has no such build (threads, JSPI): nothing was tried
 ]
 
 
@@ -123,9 +125,41 @@ class RuntimeFacts(Frozen):
     """vendor, architecture, device, description."""
     adapter_is_fallback: bool | None = None
     features: tuple[str, ...] = ()
-    limits: dict[str, int] = {}
+    limits: dict[str, int] = Field(default_factory=dict)
     exports: tuple[str, ...] = ()
     """Names that the core module exports, sorted."""
+
+
+class TimedRuns(Frozen):
+    """How many timed runs, and when to stop earlier."""
+
+    min_runs: int = Field(10, ge=1)
+    max_runs: int = Field(10, ge=1)
+    batch: int = Field(0, ge=0)
+    """Inferences per sample; 0: as many as make a sample last a millisecond, at most 100."""
+    budget_ms: float = 20_000
+    relative_half_width: float = 0
+    """Stop once the 95 % interval of the median is this tight (fraction of it); 0: never."""
+
+
+class Job(Frozen):
+    """One model × one backend × one configuration, as the page is asked to do it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    model_id: str
+    backend: Backend
+    model_path: Path
+    signature_keys: tuple[str, ...]
+    """Of the file, in its order; the page's signatures are matched by key, then by order."""
+    inputs: tuple[dict[str, dict[str, np.ndarray]], ...]
+    """Per input set: signature key → input name → array."""
+    num_threads: int | None = None
+    precision: Precision = "default"
+    warmup_runs: int = 3
+    timed: TimedRuns | None = TimedRuns()
+    """None: correctness only."""
+    timeouts: Timeouts = Timeouts()
 
 
 class Measurement(Frozen):

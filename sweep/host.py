@@ -1,0 +1,94 @@
+"""The browser of a sweep: launched when needed, killed when it hangs, launched again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from playwright.async_api import BrowserContext
+from playwright.async_api import Error as PlaywrightError
+
+
+class RunningBrowser(Protocol):
+    """What `browser.launch` returns."""
+
+    @property
+    def context(self) -> BrowserContext: ...
+    @property
+    def version(self) -> str: ...
+    async def close(self) -> None: ...
+    async def kill(self) -> None: ...
+
+
+@dataclass
+class BrowserHost:
+    """Holds at most one browser. `launch` makes one; nothing here knows how."""
+
+    launch: Callable[[], Any]
+    """Coroutine function that returns a RunningBrowser."""
+    launches: int = 0
+    _running: RunningBrowser | None = None
+    _gone: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def version(self) -> str | None:
+        """Version of the running browser; None before the first launch."""
+        return self._running.version if self._running else None
+
+    async def context(self) -> BrowserContext:
+        """The browser's context; launches a browser when there is none.
+
+        Raises:
+            EnvironmentProblem: the browser cannot be started.
+        """
+        if self._running is None:
+            running: RunningBrowser = await self.launch()
+            self.launches += 1
+            self._running = running
+            running.context.on("close", lambda _: self._vanished(running))
+        return self._running.context
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the running browser ends, for whatever reason."""
+        self._gone.append(callback)
+
+    def _vanished(self, running: RunningBrowser) -> None:
+        if self._running is not running:
+            return
+        self._running = None
+        self._announce()
+
+    def _announce(self) -> None:
+        callbacks, self._gone = self._gone, []
+        for callback in callbacks:
+            callback()
+
+    async def kill(self) -> None:
+        """Kills the browser's process tree; the next `context()` launches a new one."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.kill()
+        self._announce()
+
+    async def close(self) -> None:
+        """Ends the browser in an orderly way, or kills it if that fails."""
+        running, self._running = self._running, None
+        self._gone.clear()
+        if running is None:
+            return
+        try:
+            await running.close()
+        except (PlaywrightError, TimeoutError):
+            await running.kill()
+
+
+@contextlib.asynccontextmanager
+async def browser_host(launch: Callable[[], Any]) -> AsyncIterator[BrowserHost]:
+    """A host whose browser is gone when the context ends."""
+    host = BrowserHost(launch)
+    try:
+        yield host
+    finally:
+        await host.close()

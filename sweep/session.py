@@ -1,0 +1,545 @@
+"""One page's life: open it, run jobs stage by stage, time out from outside, recycle."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.async_api import ConsoleMessage, Page
+from playwright.async_api import Error as PlaywrightError
+
+from sweep.config import ACCELERATOR, Leg, Timeouts
+from sweep.host import BrowserHost
+from sweep.protocol import (
+    ConsoleLine,
+    ErrorKind,
+    GpuError,
+    Job,
+    Measurement,
+    OutputTensor,
+    PageSignature,
+    RuntimeFacts,
+    SetRun,
+    Stage,
+    StageError,
+    Timings,
+)
+from sweep.server import PageServer
+
+PAGE_DTYPES = {"float32": np.float32, "int32": np.int32, "uint8": np.uint8}
+"""Element types that LiteRT.js takes and gives."""
+
+MAX_CONSOLE_LINES = 20_000
+"""Lines kept per job; a page that floods the console is cut here, and the cut is recorded."""
+MAX_LINE_LENGTH = 8_000
+
+_MARK = "litertjs-sweep:mark:"
+
+_RUN_JS = """async ([step, job, mark]) => {
+  const answer = await globalThis.litertSweep[step](job);
+  console.debug(mark);
+  return answer;
+}"""
+
+
+class StageFailed(Exception):  # noqa: N818  # never leaves this module
+    """A stage ended badly; `error` is what the measurement will say."""
+
+    def __init__(self, error: StageError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass
+class ConsoleLog:
+    """The console of one job, with runs of the same line folded."""
+
+    lines: list[ConsoleLine] = field(default_factory=list)
+    dropped: int = 0
+    stage: Stage | None = None
+
+    def add(self, level: str, text: str) -> None:
+        """Appends a line; beyond the limit it is only counted."""
+        text = text[:MAX_LINE_LENGTH]
+        if self.lines:
+            last = self.lines[-1]
+            if (last.level, last.text, last.stage) == (level, text, self.stage):
+                self.lines[-1] = last.model_copy(update={"count": last.count + 1})
+                return
+        if len(self.lines) >= MAX_CONSOLE_LINES:
+            self.dropped += 1
+            return
+        self.lines.append(ConsoleLine(level=level, text=text, stage=self.stage))
+
+
+class PageSession:
+    """A page with one runtime loaded, on one backend and leg.
+
+    Failures never raise: they end in the measurement. After a failure that may have damaged the
+    page (`usable` is False) the next job opens a new one.
+    """
+
+    def __init__(
+        self,
+        host: BrowserHost,
+        server: PageServer,
+        page_url: str,
+        wasm_directory: str,
+        leg: Leg,
+        timeouts: Timeouts,
+        *,
+        init_script: str | None = None,
+    ) -> None:
+        self._host = host
+        self._server = server
+        self._page_url = page_url
+        self._wasm_directory = wasm_directory
+        self._leg = leg
+        self._timeouts = timeouts
+        self._init_script = init_script
+        self._page: Page | None = None
+        self._crashed: asyncio.Future[ErrorKind] | None = None
+        self._marks: dict[str, asyncio.Event] = {}
+        self._serial = itertools.count()
+        self._log = ConsoleLog()
+        self._startup_log = ConsoleLog()
+        self._startup_gpu_errors: list[GpuError] = []
+        self._gpu_errors: list[GpuError] = []
+        self._runtime: RuntimeFacts | None = None
+        self._init_ms: float | None = None
+        self.jobs_done = 0
+
+    @property
+    def usable(self) -> bool:
+        """The page is open and nothing has happened that could taint the next job."""
+        return (
+            self._page is not None
+            and not self._page.is_closed()
+            and self._crashed is not None
+            and not self._crashed.done()
+        )
+
+    async def close(self) -> None:
+        """Closes the page; the browser lives on."""
+        page, self._page = self._page, None
+        if page is not None and not page.is_closed():
+            try:
+                async with asyncio.timeout(10):
+                    await page.close()
+            except (PlaywrightError, TimeoutError):
+                await self._host.kill()
+
+    async def run(self, job: Job) -> Measurement:
+        """Runs one job and returns all that it brought back."""
+        self._log = ConsoleLog()
+        self._gpu_errors = []
+        fresh = not self.usable
+        progress = _Progress()
+        error: StageError | None = None
+        try:
+            if fresh:
+                await self._open()
+            # What the runtime said while starting belongs to every job of this page.
+            self._log.lines.extend(self._startup_log.lines)
+            self._gpu_errors.extend(self._startup_gpu_errors)
+            progress.reached = "init"
+            await self._measure(job, progress)
+        except StageFailed as failed:
+            error = failed.error
+        finally:
+            self._log.stage = None
+        if self.usable and not await self._tidy(error):
+            await self.close()
+        self.jobs_done += 1
+        return Measurement(
+            backend=job.backend,
+            reached=progress.reached,
+            error=error,
+            runtime=self._runtime,
+            signatures=progress.signatures,
+            fully_accelerated=progress.fully_accelerated,
+            accelerator=progress.accelerator,
+            timings=Timings(init_ms=self._init_ms, **progress.timings),
+            runs=tuple(progress.runs),
+            console=tuple(self._log.lines),
+            console_dropped=self._log.dropped,
+            gpu_errors=tuple(self._gpu_errors),
+            fresh_page=fresh,
+        )
+
+    async def memory(self) -> Mapping[str, Any]:
+        """`wasmBytes` and `deviceLost` of the open page."""
+        answer = await self._call("outputs", "memory", {}, 10)
+        return dict(answer)
+
+    async def _tidy(self, error: StageError | None) -> bool:
+        """Unloads the model; False when the page should not be used again."""
+        if error is not None:
+            return False
+        try:
+            await self._call("outputs", "unload", {}, 30)
+            state = await self.memory()
+        except StageFailed:
+            return False
+        return not state["deviceLost"]
+
+    async def _open(self) -> None:
+        self._startup_log = self._log
+        self._log.stage = "init"
+        self._runtime = None
+        self._init_ms = None
+        try:
+            page = await self._new_page()
+        except PlaywrightError as problem:
+            await self._host.kill()
+            raise StageFailed(
+                StageError(stage="init", kind="browser_crash", message=_first_lines(problem))
+            ) from problem
+        self._page = page
+        answer = await self._call(
+            "init",
+            "init",
+            {
+                "wasmDirectory": self._wasm_directory,
+                "jspi": self._leg.jspi,
+                "threads": self._leg.threads,
+            },
+            self._timeouts.init,
+        )
+        self._init_ms = round(answer["initMs"], 4)
+        self._runtime = _runtime_facts(answer)
+        missing = _missing_build(self._leg, self._runtime)
+        if missing:
+            raise StageFailed(StageError(stage="init", kind="not_offered", message=missing))
+        self._startup_log = ConsoleLog(lines=list(self._log.lines))
+        self._startup_gpu_errors = list(self._gpu_errors)
+        self._log.lines.clear()
+        self._gpu_errors.clear()
+
+    async def _new_page(self) -> Page:
+        await self.close()
+        context = await self._host.context()
+        page = await context.new_page()
+        crashed: asyncio.Future[ErrorKind] = asyncio.get_running_loop().create_future()
+        self._crashed = crashed
+
+        def down(kind: ErrorKind) -> None:
+            if not crashed.done():
+                crashed.set_result(kind)
+
+        page.on("crash", lambda _: down("page_crash"))
+        page.on("close", lambda _: down("browser_crash"))
+        self._host.on_gone(lambda: down("browser_crash"))
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self._log.add("pageerror", str(error)))
+        if self._init_script:
+            await page.add_init_script(self._init_script)
+        await page.goto(self._page_url, timeout=30_000)
+        await page.wait_for_function("globalThis.litertSweep !== undefined", timeout=30_000)
+        return page
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        text = message.text
+        if text.startswith(_MARK):
+            mark = self._marks.pop(text, None)
+            if mark:
+                mark.set()
+            return
+        self._log.add(message.type, text)
+
+    async def _call(self, stage: Stage, step: str, job: dict[str, Any], timeout: float) -> Any:  # noqa: ASYNC109  # the timeout ends in a kill, not in a cancelled call
+        """Runs one step in the page; returns its value, or raises StageFailed."""
+        page, crashed = self._page, self._crashed
+        assert page is not None
+        assert crashed is not None
+        self._log.stage = stage
+        mark = f"{_MARK}{next(self._serial)}"
+        seen = self._marks[mark] = asyncio.Event()
+        call = asyncio.ensure_future(page.evaluate(_RUN_JS, [step, job, mark]))
+        try:
+            done, _ = await asyncio.wait(
+                {call, crashed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        if call not in done:
+            kind: ErrorKind = crashed.result() if crashed in done else "timeout"
+            call.cancel()
+            await self._lose_page(kind)
+            raise StageFailed(
+                StageError(stage=stage, kind=kind, message=_end_message(kind, stage, timeout))
+            )
+        try:
+            answer = call.result()
+        except PlaywrightError as problem:
+            # The crash event may come just after the call's own error.
+            await asyncio.wait({crashed}, timeout=1)
+            kind = crashed.result() if crashed.done() else "exception"
+            if kind != "exception":
+                await self._lose_page(kind)
+            raise StageFailed(
+                StageError(stage=stage, kind=kind, message=_first_lines(problem))
+            ) from problem
+        # Console lines travel beside the answer: wait for the mark that the step printed last.
+        try:
+            async with asyncio.timeout(2):
+                await seen.wait()
+        except TimeoutError:
+            self._marks.pop(mark, None)
+        self._gpu_errors.extend(GpuError.model_validate(e) for e in answer["gpuErrors"])
+        if answer["ok"]:
+            return answer["value"]
+        kind = (
+            "aborted" if answer["aborted"] else "transport" if answer["transport"] else "exception"
+        )
+        if kind == "aborted":
+            await self.close()
+        raise StageFailed(StageError(stage=stage, kind=kind, message=answer["message"]))
+
+    async def _lose_page(self, kind: ErrorKind) -> None:
+        """After a hang or a crash: a hung page cannot be closed, so its browser goes."""
+        if kind in ("timeout", "browser_crash"):
+            await self._host.kill()
+            self._page = None
+        else:
+            await self.close()
+
+    async def _measure(self, job: Job, progress: _Progress) -> None:
+        url = self._server.add_blob(job.model_path)
+        try:
+            loaded = await self._call(
+                "load",
+                "load",
+                {
+                    "url": url,
+                    "accelerator": ACCELERATOR[job.backend],
+                    "numThreads": job.num_threads,
+                    "precision": job.precision,
+                },
+                job.timeouts.load,
+            )
+        finally:
+            self._server.forget(url)
+        progress.reached = "load"
+        progress.timings.update(
+            fetch_ms=round(loaded["fetchMs"], 4), compile_ms=round(loaded["compileMs"], 4)
+        )
+        progress.fully_accelerated = loaded["fullyAccelerated"]
+        progress.accelerator = loaded["accelerator"]
+        progress.signatures = tuple(PageSignature.model_validate(s) for s in loaded["signatures"])
+        for index, signature in enumerate(progress.signatures):
+            key = _file_key(job, signature.key, index)
+            if key is None:
+                continue
+            for input_set in range(len(job.inputs)):
+                primary = index == 0 and input_set == 0
+                await self._run_set(job, progress, index, key, input_set, timed=primary)
+
+    async def _run_set(
+        self, job: Job, progress: _Progress, index: int, key: str, input_set: int, *, timed: bool
+    ) -> None:
+        signature = progress.signatures[index]
+        await self._send_inputs(job, signature, index, key, input_set)
+        first = await self._call("first_run", "firstRun", {}, job.timeouts.first_run)
+        if timed:
+            progress.reached = "first_run"
+            progress.timings["first_run_ms"] = round(first["ms"], 4)
+        outputs = await self._collect(job, "first", first["outputs"])
+        second_same: bool | None = None
+        last_same: bool | None = None
+        # Two runs at least, on whatever is run: some drivers are right only the first time.
+        second = await self._call("warmup", "secondRun", {}, job.timeouts.first_run)
+        second_same = second["same"]
+        outputs += await self._collect(job, "second", second["outputs"])
+        if timed:
+            last_same, last_outputs = await self._run_timed(job, progress, second["ms"])
+            outputs += last_outputs
+        await self._call("outputs", "release", {}, job.timeouts.outputs)
+        progress.runs.append(
+            SetRun(
+                signature=key,
+                input_set=input_set,
+                outputs=tuple(outputs),
+                second_same=second_same,
+                last_same=last_same,
+            )
+        )
+        progress.reached = "outputs"
+
+    async def _run_timed(
+        self, job: Job, progress: _Progress, second_ms: float
+    ) -> tuple[bool, list[OutputTensor]]:
+        # The second run is the first of the warm-up.
+        more = max(job.warmup_runs - 1, 0)
+        warm = await self._call("warmup", "warmup", {"runs": more}, job.timeouts.warmup)
+        progress.timings["warmup_ms"] = _ms((second_ms, *warm["samples"]))
+        progress.reached = "warmup"
+        plan = job.timed
+        if plan is None:
+            ask = {"minRuns": 1, "maxRuns": 1, "batch": 1, "budgetMs": 0, "relativeHalfWidth": 0}
+        else:
+            ask = {
+                "minRuns": plan.min_runs,
+                "maxRuns": plan.max_runs,
+                "batch": plan.batch,
+                "estimateMs": min((second_ms, *warm["samples"])),
+                "budgetMs": plan.budget_ms,
+                "relativeHalfWidth": plan.relative_half_width,
+            }
+        timed = await self._call("timed", "timed", ask, job.timeouts.timed)
+        if plan is not None:
+            progress.timings.update(samples_ms=_ms(timed["samples"]), batch=timed["batch"])
+            progress.reached = "timed"
+        return timed["same"], await self._collect(job, "last", timed["outputs"])
+
+    async def _send_inputs(
+        self, job: Job, signature: PageSignature, index: int, key: str, input_set: int
+    ) -> None:
+        arrays = job.inputs[input_set].get(key, {})
+        tensors, urls = [], []
+        for position, tensor in enumerate(signature.inputs):
+            array = match_input(arrays, tensor.name, position)
+            if tensor.dtype in PAGE_DTYPES:
+                array = array.astype(PAGE_DTYPES[tensor.dtype], copy=False)
+            url = self._server.add_blob(np.ascontiguousarray(array).tobytes())
+            urls.append(url)
+            tensors.append({"dtype": tensor.dtype, "shape": list(array.shape), "url": url})
+        try:
+            await self._call(
+                "first_run",
+                "setInputs",
+                {"signature": index, "tensors": tensors},
+                job.timeouts.first_run,
+            )
+        finally:
+            for url in urls:
+                self._server.forget(url)
+
+    async def _collect(
+        self, job: Job, run: str, outputs: list[dict[str, Any]]
+    ) -> list[OutputTensor]:
+        """Has the page send the kept outputs of one run; returns where they lie."""
+        if not outputs:
+            return []
+        folder = Path(tempfile.mkdtemp(dir=self._server.scratch))
+        paths = [folder / f"{i}.bin" for i in range(len(outputs))]
+        urls = [
+            self._server.expect_upload(path, output["bytes"])
+            for path, output in zip(paths, outputs, strict=True)
+        ]
+        try:
+            await self._call(
+                "outputs", "postOutputs", {"run": run, "urls": urls}, job.timeouts.outputs
+            )
+        except StageFailed:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            for url in urls:
+                self._server.forget(url)
+        return [
+            OutputTensor.model_validate(
+                {
+                    "name": output["name"],
+                    "dtype": output["dtype"],
+                    "shape": output["shape"],
+                    "path": path,
+                    "run": run,
+                }
+            )
+            for output, path in zip(outputs, paths, strict=True)
+        ]
+
+
+@dataclass
+class _Progress:
+    reached: Stage | None = None
+    signatures: tuple[PageSignature, ...] = ()
+    fully_accelerated: bool | None = None
+    accelerator: str | None = None
+    timings: dict[str, Any] = field(default_factory=dict)
+    runs: list[SetRun] = field(default_factory=list)
+
+
+def match_input(arrays: Mapping[str, np.ndarray], name: str, position: int) -> np.ndarray:
+    """The array for a page input: by name, else by position.
+
+    Releases spell names differently: 0.x gives the tensor's name (`serving_default_x:0`) where
+    2.x gives the signature's (`x`).
+
+    Raises:
+        StageFailed: the model has fewer inputs than the page asks for.
+    """
+    if name in arrays:
+        return arrays[name]
+    values = list(arrays.values())
+    if position >= len(values):
+        raise StageFailed(
+            StageError(
+                stage="first_run",
+                kind="exception",
+                message=f"no input was made for {name!r} (input {position})",
+            )
+        )
+    return values[position]
+
+
+def _file_key(job: Job, key: str, index: int) -> str | None:
+    """The file's signature key for a page signature; None where the file has none such."""
+    if key in job.signature_keys:
+        return key
+    return job.signature_keys[index] if index < len(job.signature_keys) else None
+
+
+def _runtime_facts(answer: Mapping[str, Any]) -> RuntimeFacts:
+    return RuntimeFacts(
+        wasm_file=answer["wasmFile"],
+        jspi=answer["jspi"] and "jspi" in (answer["wasmFile"] or "jspi"),
+        threads=answer["threads"],
+        relaxed_simd=answer["relaxedSimd"],
+        jspi_supported=answer["jspiSupported"],
+        cross_origin_isolated=answer["crossOriginIsolated"],
+        clock_resolution_us=answer["clockResolutionUs"],
+        user_agent=answer["userAgent"],
+        adapter=answer["adapter"],
+        adapter_is_fallback=answer["adapterIsFallback"],
+        features=tuple(answer["features"]),
+        limits=answer["limits"],
+        exports=tuple(answer["exports"]),
+    )
+
+
+def _missing_build(leg: Leg, runtime: RuntimeFacts) -> str | None:
+    """What the leg asks for that this release silently did not load; None when all is there."""
+    file = runtime.wasm_file or ""
+    if leg.threads and "threaded" not in file:
+        return f"this release loaded {file or 'no wasm'}: it has no threaded build"
+    if leg.jspi and not runtime.jspi:
+        return f"this release loaded {file or 'no wasm'}: it has no JSPI build"
+    return None
+
+
+def _ms(samples: Iterable[float]) -> tuple[float, ...]:
+    """Milliseconds to a tenth of a microsecond: the page's clock is no finer."""
+    return tuple(round(sample, 4) for sample in samples)
+
+
+def _end_message(kind: ErrorKind, stage: Stage, seconds: float) -> str:
+    if kind == "timeout":
+        return f"stage {stage} did not end within {seconds:g} s"
+    if kind == "page_crash":
+        return f"the page crashed during stage {stage}"
+    return f"the browser ended during stage {stage}"
+
+
+def _first_lines(problem: Exception) -> str:
+    """A driver error without its call log."""
+    return str(problem).split("\nCall log:")[0].strip()

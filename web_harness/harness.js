@@ -1,0 +1,288 @@
+// The page's work: init → load → run (first, second, warm-up, timed) → outputs, one step per call.
+//
+// It measures and reports; it judges nothing. It holds at most one compiled model and deletes
+// every tensor it makes. Bulk data comes and goes as bytes, through ./transport.js.
+
+import {RuntimeAdapter} from './runtime_adapter.js';
+import {adapterFacts, watchGpu} from './gpu_watch.js';
+import {fetchBytes, postBytes} from './transport.js';
+
+const ARRAY_TYPE = {float32: Float32Array, int32: Int32Array, uint8: Uint8Array};
+
+const gpu = watchGpu();
+let adapter = null;
+let wasmFile = null;
+let model = null;
+let signatures = [];
+let current = null; // {signature, tensors}: what the next run runs
+let kept = {}; // run name → [{name, dtype, shape, array}]
+
+/** Runs a step; an error becomes a value, so that the driver always learns the GPU's state too. */
+function step(work) {
+  return async (job) => {
+    let answer;
+    try {
+      answer = {ok: true, value: await work(job)};
+    } catch (error) {
+      answer = {ok: false, ...describeError(error)};
+    }
+    // Uncaptured errors are delivered as tasks of their own: give them one turn.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    return {...answer, gpuErrors: gpu.drain()};
+  };
+}
+
+function describeError(error) {
+  if (error instanceof Error) {
+    const message = `${error.name}: ${error.message}`;
+    return {
+      message,
+      aborted: error instanceof WebAssembly.RuntimeError && /Aborted\(|unreachable/.test(message),
+      transport: error.name === 'TransportError',
+    };
+  }
+  if (error instanceof Event) {
+    const what = error.target?.src ? 'a script could not be loaded' : error.type;
+    return {message: `Error: ${what}`, aborted: false, transport: Boolean(error.target?.src)};
+  }
+  return {message: String(error), aborted: false, transport: false};
+}
+
+async function init({wasmDirectory, jspi, threads}) {
+  const started = performance.now();
+  const core = await import('@litertjs/core');
+  adapter = new RuntimeAdapter(core);
+  const loaded = await adapter.load(wasmDirectory, {jspi, threads});
+  const initMs = performance.now() - started;
+  wasmFile = performance.getEntriesByType('resource')
+    .map((entry) => entry.name)
+    .filter((name) => name.endsWith('.wasm'))
+    .map((name) => name.slice(name.lastIndexOf('/') + 1))
+    .at(-1) ?? null;
+  return {initMs, ...(await runtimeFacts(loaded))};
+}
+
+async function runtimeFacts({jspi}) {
+  const facts = await adapterFacts(gpu.state);
+  return {
+    wasmFile,
+    jspi,
+    threads: adapter.threadCount(),
+    relaxedSimd: await adapter.supports('relaxedSimd'),
+    jspiSupported: typeof WebAssembly.Suspending === 'function',
+    crossOriginIsolated,
+    clockResolutionUs: clockResolution(),
+    userAgent: navigator.userAgent,
+    adapter: facts.adapter,
+    adapterIsFallback: facts.fallback,
+    features: facts.features,
+    limits: facts.limits,
+    exports: adapter.exports,
+  };
+}
+
+/** The smallest step of `performance.now()` seen, in microseconds. */
+function clockResolution() {
+  let smallest = Infinity;
+  for (let i = 0; i < 50; i++) {
+    const start = performance.now();
+    let now = start;
+    while (now === start) now = performance.now();
+    smallest = Math.min(smallest, now - start);
+  }
+  return Math.round(smallest * 1000);
+}
+
+async function load({url, accelerator, numThreads, precision}) {
+  unload();
+  let mark = performance.now();
+  const bytes = await fetchBytes(url);
+  const fetchMs = performance.now() - mark;
+  mark = performance.now();
+  model = await adapter.compile(bytes, {accelerator, numThreads, precision});
+  const compileMs = performance.now() - mark;
+  signatures = adapter.signatures(model);
+  return {
+    fetchMs,
+    compileMs,
+    fullyAccelerated: adapter.fullyAccelerated(model),
+    accelerator: adapter.accelerator(model),
+    signatures: signatures.map(({key, inputs, outputs}) => ({key, inputs, outputs})),
+  };
+}
+
+/** Makes the input tensors of one signature; `tensors` are in the order of its inputs. */
+async function setInputs({signature, tensors}) {
+  release();
+  const made = [];
+  current = {signature: signatures[signature], tensors: made};
+  for (const {dtype, shape, url} of tensors) {
+    const bytes = await fetchBytes(url);
+    const array = new ARRAY_TYPE[dtype](bytes.buffer, bytes.byteOffset,
+        bytes.byteLength / ARRAY_TYPE[dtype].BYTES_PER_ELEMENT);
+    made.push(adapter.makeTensor(array, shape));
+  }
+  return {};
+}
+
+/** One inference with readback of every output. Returns milliseconds and the outputs. */
+async function infer() {
+  const {signature, tensors} = current;
+  const started = performance.now();
+  const raw = await adapter.run(signature.runner, model, tensors);
+  const list = Array.isArray(raw) ? raw : Object.values(raw);
+  const outputs = [];
+  for (const [i, tensor] of list.entries()) {
+    const about = adapter.dtypeAndShape(tensor);
+    outputs.push({name: signature.outputs[i]?.name ?? `output_${i}`, ...about, tensor});
+  }
+  for (const output of outputs) {
+    output.array = await adapter.read(output.tensor);
+    delete output.tensor;
+  }
+  return {ms: performance.now() - started, outputs};
+}
+
+function sameBytes(a, b) {
+  if (a.length !== b.length) return false;
+  return a.every((left, i) => {
+    const right = b[i];
+    if (left.array.byteLength !== right.array.byteLength) return false;
+    const x = new Uint8Array(left.array.buffer, left.array.byteOffset, left.array.byteLength);
+    const y = new Uint8Array(right.array.buffer, right.array.byteOffset, right.array.byteLength);
+    return equalBytes(x, y);
+  });
+}
+
+function equalBytes(x, y) {
+  const words = x.byteOffset % 4 === 0 && y.byteOffset % 4 === 0 ? x.length >> 2 : 0;
+  const p = new Uint32Array(x.buffer, x.byteOffset - (x.byteOffset % 4), words);
+  const q = new Uint32Array(y.buffer, y.byteOffset - (y.byteOffset % 4), words);
+  for (let i = 0; i < words; i++) if (p[i] !== q[i]) return false;
+  for (let i = words * 4; i < x.length; i++) if (x[i] !== y[i]) return false;
+  return true;
+}
+
+function facts(outputs) {
+  return outputs.map(({name, dtype, shape, array}) => ({name, dtype, shape, bytes: array.byteLength}));
+}
+
+async function firstRun() {
+  const {ms, outputs} = await infer();
+  kept = {first: outputs};
+  return {ms, outputs: facts(outputs)};
+}
+
+/** Keeps the outputs of a later run only where they differ from the first run's. */
+function keepIfDifferent(name, outputs) {
+  const same = sameBytes(kept.first, outputs);
+  if (!same) kept[name] = outputs;
+  return {same, outputs: same ? [] : facts(outputs)};
+}
+
+async function secondRun() {
+  const {ms, outputs} = await infer();
+  return {ms, ...keepIfDifferent('second', outputs)};
+}
+
+async function warmup({runs}) {
+  const samples = [];
+  for (let i = 0; i < runs; i++) samples.push((await infer()).ms);
+  return {samples};
+}
+
+/**
+ * Timed runs. Each sample is the mean of `batch` inferences (0: as many as make it last a
+ * millisecond, by `estimateMs`). Stops after `maxRuns`, or from `minRuns` on when `budgetMs` is spent or the median is known within `relativeHalfWidth`.
+ */
+async function timed({minRuns, maxRuns, batch: asked, estimateMs, budgetMs, relativeHalfWidth}) {
+  // A sample much shorter than a millisecond says more about the clock than about the model.
+  const batch = asked || Math.min(100, Math.max(1, Math.ceil(1 / Math.max(estimateMs, 0.01))));
+  const samples = [];
+  let last = null;
+  const started = performance.now();
+  while (samples.length < maxRuns) {
+    let total = 0;
+    for (let i = 0; i < batch; i++) {
+      const {ms, outputs} = await infer();
+      total += ms;
+      last = outputs;
+    }
+    samples.push(total / batch);
+    if (samples.length >= minRuns) {
+      if (performance.now() - started > budgetMs) break;
+      if (relativeHalfWidth > 0 && medianHalfWidth(samples) < relativeHalfWidth) break;
+    }
+  }
+  return {samples, batch, ...keepIfDifferent('last', last)};
+}
+
+/**
+ * Relative half-width of the 95 % confidence interval of the median by binomial order statistics
+ * (normal approximation of the ranks: n/2 ± 0.98·sqrt(n)); infinite below 8 samples.
+ */
+function medianHalfWidth(samples) {
+  const n = samples.length;
+  if (n < 8) return Infinity;
+  const sorted = [...samples].sort((a, b) => a - b);
+  const reach = 0.98 * Math.sqrt(n);
+  const low = sorted[Math.max(0, Math.floor(n / 2 - reach))];
+  const high = sorted[Math.min(n - 1, Math.ceil(n / 2 + reach))];
+  const median = (sorted[(n - 1) >> 1] + sorted[n >> 1]) / 2;
+  return (high - low) / 2 / median;
+}
+
+/** Sends the kept outputs of one run, one tensor at a time, then lets go of them. */
+async function postOutputs({run, urls}) {
+  const outputs = kept[run];
+  for (const [i, url] of urls.entries()) {
+    const {array} = outputs[i];
+    await postBytes(url, new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+    if (run !== 'first') outputs[i] = null;
+  }
+  return {};
+}
+
+/** Lets go of inputs and kept outputs. */
+function release() {
+  kept = {};
+  for (const tensor of current?.tensors ?? []) if (!tensor.deleted) tensor.delete();
+  current = null;
+  return {};
+}
+
+function unload() {
+  release();
+  signatures = [];
+  const old = model;
+  model = null;
+  old?.delete();
+  return {};
+}
+
+/** Bytes of JS heap and, where the browser tells, of the whole page. */
+async function memory() {
+  return {
+    wasmBytes: adapter?.liteRt?.liteRtWasm?.HEAPU8?.byteLength ?? null,
+    deviceLost: gpu.state.lost,
+  };
+}
+
+export const harness = {
+  init: step(init),
+  load: step(load),
+  setInputs: step(setInputs),
+  firstRun: step(firstRun),
+  secondRun: step(secondRun),
+  warmup: step(warmup),
+  timed: step(timed),
+  postOutputs: step(postOutputs),
+  release: step(release),
+  unload: step(unload),
+  memory: step(memory),
+};
+
+globalThis.litertSweep = harness;
+globalThis.addEventListener('unhandledrejection', (event) => {
+  console.error(`unhandled rejection: ${describeError(event.reason).message}`);
+});

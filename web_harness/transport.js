@@ -1,0 +1,31 @@
+// Bytes in and out of the page.
+
+class TransportError extends Error {
+  constructor(message) {
+    super(message);
+    this.name = 'TransportError';
+  }
+}
+
+/** Fetches a whole body; a status that is not 200 is an error, never a body. */
+export async function fetchBytes(url) {
+  let response;
+  try {
+    response = await fetch(url, {cache: 'no-store'});
+  } catch (error) {
+    throw new TransportError(`fetching failed: ${error.message}`);
+  }
+  if (!response.ok) throw new TransportError(`the server answered ${response.status}`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+/** Posts raw bytes. */
+export async function postBytes(url, bytes) {
+  let response;
+  try {
+    response = await fetch(url, {method: 'POST', body: bytes, cache: 'no-store'});
+  } catch (error) {
+    throw new TransportError(`posting failed: ${error.message}`);
+  }
+  if (!response.ok) throw new TransportError(`the server answered ${response.status} to a post`);
+}
