@@ -67,6 +67,11 @@ class SweepConfig(Frozen):
     tolerance_abs: float = Field(1e-5, ge=0)
     tolerance_rel: float = Field(1e-3, ge=0)
     timeouts: Timeouts = Timeouts()
+    min_timed_runs: int = Field(5, ge=1, description="always done, whatever the budget")
+    timed_budget: float = Field(20, gt=0, description="seconds of timed runs per job")
+    target_half_width: float = Field(
+        0, ge=0, description="stop once p50 is known this tightly (a fraction of it); 0: never"
+    )
     latency: bool = Field(True, description="False: correctness only, no timed runs")
     isolation: Isolation = "reuse"
     desktop_reference: bool = True

@@ -1,0 +1,120 @@
+"""The bench: everything that is set up once and shared by all jobs of a sweep."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from playwright.async_api import async_playwright
+
+from sweep.browser import BrowserChoice, launch
+from sweep.config import Backend, SweepConfig
+from sweep.env import Environment, HostFacts, build_environment, host_facts
+from sweep.host import BrowserHost, browser_host
+from sweep.protocol import Measurement
+from sweep.reference import DesktopWorker, desktop_worker
+from sweep.runtime import CoreFiles
+from sweep.server import PageServer, serve_pages
+from sweep.session import PageSession
+
+
+@dataclass
+class Bench:
+    """A browser, a server, a page per backend, and the desktop reference, ready to measure."""
+
+    config: SweepConfig
+    core: CoreFiles
+    server: PageServer
+    host: BrowserHost
+    desktop: DesktopWorker | None
+    machine: HostFacts
+    browser_name: str
+    headed: bool
+    flags: tuple[str, ...]
+    sandbox: bool
+    machine_label: str
+    init_script: str | None = None
+    """Runs in every page before anything else: faults are injected with it, in tests only."""
+    _sessions: dict[Backend, PageSession] = field(default_factory=dict)
+    _browser_version: str = ""
+
+    def session(self, backend: Backend) -> PageSession:
+        """The page of a backend; the same one for as long as it stays usable."""
+        if backend not in self._sessions:
+            self._sessions[backend] = PageSession(
+                self.host,
+                self.server,
+                self.server.add_core(self.core),
+                self.server.wasm_directory(self.core.version),
+                self.config.leg,
+                self.config.timeouts,
+                init_script=self.init_script,
+            )
+        return self._sessions[backend]
+
+    async def recycle(self, backend: Backend) -> None:
+        """Makes the backend's next job start in a fresh page (or context, or browser)."""
+        if self.config.isolation in ("context", "browser"):
+            await self.host.close()
+        elif backend in self._sessions:
+            await self._sessions[backend].close()
+
+    def environment(self, measurement: Measurement) -> Environment:
+        """The `env` block of one measurement."""
+        # A browser that died has told its version before.
+        self._browser_version = self.host.version or self._browser_version
+        return build_environment(
+            runtime=measurement.runtime,
+            host=self.machine,
+            browser=self.browser_name,
+            browser_version=self._browser_version or "unknown",
+            headless=not self.headed,
+            flags=self.flags,
+            sandbox=self.sandbox,
+            core_version=self.core.version,
+            machine_label=self.machine_label,
+            leg=self.config.leg.name,
+            precision=self.config.leg.precision,
+        )
+
+
+@contextlib.asynccontextmanager
+async def open_bench(
+    config: SweepConfig,
+    core: CoreFiles,
+    browser: BrowserChoice,
+    *,
+    machine_label: str,
+    headed: bool = False,
+    init_script: str | None = None,
+) -> AsyncIterator[Bench]:
+    """Sets the bench up, and leaves no process and no file behind.
+
+    Raises:
+        EnvironmentProblem: the server, the driver or the browser cannot be started.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serve_pages())
+        playwright = await stack.enter_async_context(async_playwright())
+        plan = browser.plan(webgpu=config.leg.webgpu, server_origin=server.origin)
+        host = await stack.enter_async_context(
+            browser_host(lambda: launch(playwright, browser, plan, headed=headed))
+        )
+        desktop = (
+            await stack.enter_async_context(desktop_worker()) if config.desktop_reference else None
+        )
+        yield Bench(
+            config=config,
+            core=core,
+            server=server,
+            host=host,
+            desktop=desktop,
+            machine=host_facts(),
+            browser_name=browser.name,
+            headed=headed,
+            flags=plan.flags,
+            sandbox=plan.sandbox,
+            machine_label=machine_label,
+            init_script=init_script,
+        )

@@ -1,0 +1,93 @@
+"""Options → configuration, with one message per mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweep.catalog import Catalog, CatalogEntry
+from sweep.config import DEFAULT_BACKENDS, Leg, SweepConfig, Timeouts
+from sweep.errors import UsageError
+from sweep.record import STATUSES
+
+LEGS: dict[str, Leg] = {
+    leg.name: leg
+    for leg in (
+        Leg(),
+        Leg(name="jspi-off", jspi=False),
+        Leg(name="threads", threads=True),
+        Leg(name="no-webgpu", webgpu=False),
+        Leg(name="fp16", precision="fp16"),
+        Leg(name="fp32", precision="fp32"),
+    )
+}
+"""Legs that can be named on the command line."""
+
+
+def make_config(
+    *,
+    core: str,
+    backends: Sequence[str] | None,
+    leg: str = "default",
+    timeout: float | None = None,
+    **fields: Any,
+) -> SweepConfig:
+    """The configuration of a sweep from its options.
+
+    Raises:
+        UsageError: a value that cannot be.
+    """
+    if leg not in LEGS:
+        raise UsageError(f"There is no leg {leg!r}. Legs: {', '.join(LEGS)}.")
+    try:
+        limits = Timeouts()
+        if timeout is not None:
+            limits = Timeouts.model_validate(dict.fromkeys(Timeouts.model_fields, timeout))
+        return SweepConfig(
+            core_version=core,
+            backends=tuple(backends) if backends else DEFAULT_BACKENDS,  # type: ignore[arg-type]  # validated here
+            leg=LEGS[leg],
+            timeouts=limits,
+            **fields,
+        )
+    except ValidationError as error:
+        lines = [
+            f"--{'-'.join(str(part) for part in item['loc'][:1]).replace('_', '-')}: {item['msg']}"
+            for item in error.errors()
+        ]
+        raise UsageError("These options do not fit:\n  " + "\n  ".join(lines)) from error
+
+
+def select_entries(catalog: Catalog, only: str | None) -> tuple[CatalogEntry, ...]:
+    """The entries whose ids were asked for, in catalog order.
+
+    Raises:
+        UsageError: an id that the catalog does not have.
+    """
+    if only is None:
+        return catalog.entries
+    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    known = {entry.model_id for entry in catalog.entries}
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise UsageError(
+            f"{catalog.path} has no model {', '.join(missing)}. It has: {', '.join(sorted(known))}."
+        )
+    return tuple(entry for entry in catalog.entries if entry.model_id in wanted)
+
+
+def parse_fail_on(text: str | None) -> tuple[str, ...]:
+    """Statuses of `--fail-on`.
+
+    Raises:
+        UsageError: a word that is no status.
+    """
+    words = tuple(word.strip() for word in (text or "").split(",") if word.strip())
+    wrong = [word for word in words if word not in STATUSES]
+    if wrong:
+        raise UsageError(
+            f"--fail-on: {', '.join(wrong)} is no status. Statuses: {', '.join(STATUSES)}."
+        )
+    return words

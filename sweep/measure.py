@@ -1,0 +1,384 @@
+"""One model: its jobs on every backend, the desktop reference, the verdicts, the record."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sweep.bench import Bench
+from sweep.classify import Verdict, VerdictContext, agrees_with, classify
+from sweep.config import Backend, SweepConfig
+from sweep.console import ConsoleFacts, read_console
+from sweep.env import load_average
+from sweep.latency import summarise
+from sweep.prepare import Prepared, Unprepared
+from sweep.protocol import Job, Measurement, TimedRuns
+from sweep.record import (
+    CorePackage,
+    DesktopReference,
+    Record,
+    RecordConfig,
+    Result,
+)
+from sweep.reference import DesktopRun, measure_noise_floor
+from sweep.reference_worker import PACKAGE
+from sweep.tolerance import NoiseFloor, is_mismatch
+from sweep.verify import (
+    Outputs,
+    SetKey,
+    Verified,
+    measured_outputs,
+    precision_in_use,
+    verify,
+)
+
+DESKTOP_TIMEOUT = 300.0
+"""Seconds for one run of the desktop reference."""
+
+
+@dataclass(frozen=True)
+class Desktop:
+    """What the desktop reference gave for all input sets."""
+
+    reference: DesktopReference
+    outputs: dict[SetKey, Outputs] | None
+    floors: Mapping[str, Mapping[str, NoiseFloor]]
+
+
+@dataclass(frozen=True)
+class BackendOutcome:
+    """One backend's measurement with everything that was concluded from it."""
+
+    measurement: Measurement
+    console: ConsoleFacts
+    verified: Verified
+    verdict: Verdict
+    load: float | None
+    confirmed: bool | None
+
+
+async def measure_model(bench: Bench, prepared: Prepared | Unprepared, date: str) -> Record:
+    """Measures one model on the configured backends and returns its record."""
+    config = bench.config
+    if isinstance(prepared, Unprepared):
+        return _unprepared_record(bench, prepared, date)
+    desktop = await _run_desktop(bench, prepared)
+    outcomes: dict[Backend, BackendOutcome] = {}
+    wasm: Mapping[SetKey, Outputs] | None = None
+    for backend in _order(prepared.entry.backends or config.backends):
+        outcome = await _measure_backend(bench, prepared, backend, desktop, wasm, outcomes)
+        outcomes[backend] = outcome
+        if backend == "wasm_xnnpack" and _sound(outcome):
+            wasm = measured_outputs(outcome.measurement, prepared.facts)
+    record = _record(bench, prepared, desktop, outcomes, date)
+    _discard_outputs(outcomes.values())
+    return record
+
+
+def _order(backends: Sequence[Backend]) -> list[Backend]:
+    """wasm first: it is the reference of the others."""
+    return sorted(backends, key=lambda backend: (backend != "wasm_xnnpack", backend))
+
+
+def _sound(outcome: BackendOutcome) -> bool:
+    """Whether a wasm run may serve as a reference: it ran, and nothing said it did not."""
+    return outcome.measurement.error is None and not outcome.console.fatal
+
+
+async def _run_desktop(bench: Bench, prepared: Prepared) -> Desktop:
+    if bench.desktop is None:
+        skipped = DesktopReference(package=PACKAGE, version=None, status="skipped")
+        return Desktop(skipped, None, {})
+    outputs: dict[SetKey, Outputs] = {}
+    floors: Mapping[str, Mapping[str, NoiseFloor]] = {}
+    run: DesktopRun | None = None
+    for index, inputs in enumerate(prepared.sets):
+        run = await bench.desktop.run(prepared.path, inputs, timeout=DESKTOP_TIMEOUT)
+        if run.status != "ok":
+            break
+        outputs.update({(key, index): values for key, values in run.outputs.items()})
+        if index == 0:
+            floors = await measure_noise_floor(
+                bench.desktop,
+                prepared.path,
+                inputs,
+                precision_in_use(prepared.facts, bench.config.leg.precision),
+                base=run,
+                timeout=DESKTOP_TIMEOUT,
+            )
+    assert run is not None, "there is at least one input set"
+    reference = DesktopReference(
+        package=run.package, version=run.version, status=run.status, error=run.error
+    )
+    return Desktop(reference, outputs if run.status == "ok" else None, floors)
+
+
+async def _measure_backend(
+    bench: Bench,
+    prepared: Prepared,
+    backend: Backend,
+    desktop: Desktop,
+    wasm: Mapping[SetKey, Outputs] | None,
+    outcomes: Mapping[Backend, BackendOutcome],
+) -> BackendOutcome:
+    """Measures once; whatever is not a clean pass in a reused page is measured again in a fresh."""
+    if bench.config.isolation != "reuse":
+        await bench.recycle(backend)
+    outcome = await _measure_once(bench, prepared, backend, desktop, wasm, outcomes)
+    clean = outcome.verdict.status == "pass" and not outcome.verdict.flags
+    if clean or outcome.measurement.fresh_page:
+        return outcome
+    _discard_outputs([outcome])
+    await bench.recycle(backend)
+    again = await _measure_once(bench, prepared, backend, desktop, wasm, outcomes)
+    same = (again.verdict.status, again.verdict.failure_class) == (
+        outcome.verdict.status,
+        outcome.verdict.failure_class,
+    )
+    return BackendOutcome(
+        again.measurement, again.console, again.verified, again.verdict, again.load, same
+    )
+
+
+async def _measure_once(
+    bench: Bench,
+    prepared: Prepared,
+    backend: Backend,
+    desktop: Desktop,
+    wasm: Mapping[SetKey, Outputs] | None,
+    outcomes: Mapping[Backend, BackendOutcome],
+) -> BackendOutcome:
+    load = load_average()
+    measurement = await bench.session(backend).run(_job(bench.config, prepared, backend))
+    console = read_console(measurement.console, dropped=measurement.console_dropped)
+    reference = None if backend == "wasm_xnnpack" else wasm
+    verified = verify(
+        measurement,
+        prepared.facts,
+        bench.config,
+        wasm=reference,
+        desktop=desktop.outputs,
+        floors=desktop.floors,
+    )
+    wasm_outcome = outcomes.get("wasm_xnnpack")
+    verdict = classify(
+        measurement,
+        console,
+        verified.comparisons,
+        VerdictContext(
+            backend=backend,
+            wasm_sound=wasm is not None,
+            wasm_status=wasm_outcome.verdict.status if wasm_outcome else None,
+            desktop_status=desktop.reference.status,
+            wasm_agrees_with_desktop=_matches_desktop(wasm_outcome),
+            graph_computes=prepared.computes,
+            identical_to_wasm=verified.identical_to_wasm,
+            input_independent=verified.input_independent,
+            pattern_kind=verified.pattern,
+            stability=verified.stability,
+            mismatch_after_first_run=verified.mismatch_after_first_run,
+            software_adapter=bench.environment(measurement).adapter_class == "software",
+        ),
+    )
+    return BackendOutcome(measurement, console, verified, verdict, load, None)
+
+
+def _matches_desktop(outcome: BackendOutcome | None) -> bool | None:
+    """Whether a backend's outputs agree with the desktop reference's; None: not compared."""
+    if outcome is None:
+        return None
+    against = [c for c in outcome.verified.comparisons if c.against == "desktop"]
+    if not against:
+        return None
+    return not any(is_mismatch(c.judgement.grade) for c in against)
+
+
+def _job(config: SweepConfig, prepared: Prepared, backend: Backend) -> Job:
+    return Job(
+        model_id=prepared.entry.model_id,
+        backend=backend,
+        model_path=prepared.path,
+        signature_keys=tuple(s.key for s in prepared.facts.signatures),
+        inputs=prepared.sets,
+        num_threads=config.leg.num_threads if backend == "wasm_xnnpack" else None,
+        precision=config.leg.precision,
+        warmup_runs=config.warmup_runs,
+        timed=timed_runs(config),
+        timeouts=config.timeouts,
+    )
+
+
+def timed_runs(config: SweepConfig) -> TimedRuns | None:
+    """How a job is timed; None for a sweep of correctness only."""
+    if not config.latency:
+        return None
+    return TimedRuns(
+        min_runs=min(config.timed_runs, config.min_timed_runs),
+        max_runs=config.timed_runs,
+        budget_ms=config.timed_budget * 1000,
+        relative_half_width=config.target_half_width,
+    )
+
+
+def _record(
+    bench: Bench,
+    prepared: Prepared,
+    desktop: Desktop,
+    outcomes: Mapping[Backend, BackendOutcome],
+    date: str,
+) -> Record:
+    entry = prepared.entry
+    webgpu = outcomes.get("webgpu_mldrift")
+    return Record(
+        model_id=entry.model_id,
+        source=entry.source,
+        license=entry.license,
+        input_spec=prepared.input_spec,
+        notes=entry.notes,
+        config=record_config(bench.config),
+        results=tuple(
+            _result(bench, backend, outcomes[backend], date) for backend in sorted(outcomes)
+        ),
+        tags=entry.tags,
+        variant_of=entry.variant_of,
+        model=prepared.facts,
+        core=_core_package(bench),
+        inputs=prepared.inputs,
+        desktop=desktop.reference,
+        agrees_with=agrees_with(
+            _matches_desktop(outcomes.get("wasm_xnnpack")), _matches_desktop(webgpu)
+        ),
+    )
+
+
+def _result(bench: Bench, backend: Backend, outcome: BackendOutcome, date: str) -> Result:
+    measurement, verdict = outcome.measurement, outcome.verdict
+    env = bench.environment(measurement)
+    latency = summarise(
+        measurement.timings,
+        load_average=outcome.load,
+        cores=env.cpu_count,
+        software=backend == "webgpu_mldrift" and env.adapter_class == "software",
+    )
+    ran = verdict.runs
+    flags: Any = verdict.flags
+    if outcome.confirmed is False:
+        flags = (*flags, "not_confirmed_in_fresh_page")
+    if latency.noise and ran and "noisy_timing" not in flags:
+        flags = (*flags, "noisy_timing")
+    return Result(
+        backend=backend,
+        loads=verdict.loads,
+        runs=ran,
+        failure_class=verdict.failure_class,
+        error=verdict.error,
+        full_delegation=verdict.full_delegation,
+        output_match=verdict.output_match,
+        max_abs_diff=verdict.max_abs_diff,
+        max_rel_diff=verdict.max_rel_diff,
+        latency_p50_ms=latency.p50_ms if ran else None,
+        delegation_evidence=tuple(f"{e.level}: {e.text}" for e in outcome.console.evidence),
+        env=env,
+        date=date,
+        provenance=bench.config.provenance,
+        status=verdict.status,
+        reason=verdict.reason,
+        cause=verdict.cause,
+        flags=flags,
+        verified_against=verdict.verified_against,
+        grade=verdict.grade,
+        delegation=outcome.console.delegation.model_copy(
+            update={
+                "fully_accelerated": measurement.fully_accelerated,
+                "accelerator": measurement.accelerator,
+            }
+        ),
+        evidence=outcome.console.evidence,
+        gpu_errors=measurement.gpu_errors,
+        signatures=measurement.signatures,
+        comparisons=outcome.verified.comparisons,
+        stability=outcome.verified.stability,
+        latency=latency,
+        stage_reached=measurement.reached,
+        failed_stage=measurement.error.stage if measurement.error else None,
+        fresh_page=measurement.fresh_page,
+        confirmed=outcome.confirmed,
+        not_reported=verdict.not_reported,
+    )
+
+
+def record_config(config: SweepConfig) -> RecordConfig:
+    """The record's `config` block."""
+    return RecordConfig(
+        warmup_runs=config.warmup_runs,
+        timed_runs=config.timed_runs,
+        tolerance_abs=config.tolerance_abs,
+        tolerance_rel=config.tolerance_rel,
+        input_seed=config.seed,
+        input_sets=config.input_sets,
+        input_generator=config.input_generator,
+        tolerance_policy=config.tolerance_policy,
+        leg=config.leg,
+        timeouts=config.timeouts,
+        latency=config.latency,
+    )
+
+
+def _core_package(bench: Bench) -> CorePackage:
+    core = bench.core
+    return CorePackage(
+        version=core.version,
+        integrity=core.integrity,
+        wasm_utils_version=core.wasm_utils_version,
+        wasm_utils_integrity=core.wasm_utils_integrity,
+    )
+
+
+def _unprepared_record(bench: Bench, unprepared: Unprepared, date: str) -> Record:
+    """A record that says why nothing could be measured: the failure is a result, too."""
+    entry = unprepared.entry
+    nothing = Measurement(backend="wasm_xnnpack", reached=None)
+    return Record(
+        model_id=entry.model_id,
+        source=entry.source,
+        license=entry.license,
+        input_spec=entry.input_spec or "",
+        notes=entry.notes,
+        config=record_config(bench.config),
+        results=tuple(
+            Result(
+                backend=backend,
+                loads=False,
+                runs=False,
+                failure_class=unprepared.failure_class,
+                error=unprepared.message,
+                full_delegation=None,
+                output_match=None,
+                max_abs_diff=None,
+                max_rel_diff=None,
+                latency_p50_ms=None,
+                delegation_evidence=(),
+                env=bench.environment(nothing),
+                date=date,
+                provenance=bench.config.provenance,
+                status="load_failed",
+                reason=unprepared.message,
+            )
+            for backend in sorted(entry.backends or bench.config.backends)
+        ),
+        tags=entry.tags,
+        variant_of=entry.variant_of,
+        core=_core_package(bench),
+    )
+
+
+def _discard_outputs(outcomes: Any) -> None:
+    """Removes received tensors: they may be hundreds of megabytes."""
+    for outcome in outcomes:
+        for run in outcome.measurement.runs:
+            for tensor in run.outputs:
+                shutil.rmtree(tensor.path.parent, ignore_errors=True)

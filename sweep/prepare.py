@@ -1,0 +1,111 @@
+"""Catalog entry → a model that can be measured: file, facts and inputs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sweep.catalog import CatalogEntry
+from sweep.config import SweepConfig
+from sweep.errors import ModelError, SourceError
+from sweep.inputs import InputPlan, draw_inputs, input_spec, plan_inputs
+from sweep.model import ModelFacts, graph_computes, inspect_model
+from sweep.record import InputRecord
+from sweep.sources import FetchOptions, ModelCache, fetch_model, parse_source
+
+InputSet = dict[str, dict[str, np.ndarray]]
+"""Signature key → input name → array."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model that is here, understood, and has inputs."""
+
+    entry: CatalogEntry
+    path: Path
+    facts: ModelFacts
+    sets: tuple[InputSet, ...]
+    inputs: tuple[InputRecord, ...]
+    input_spec: str
+    computes: bool
+    """False for graphs that only move data."""
+
+
+@dataclass(frozen=True)
+class Unprepared:
+    """A model that could not be made ready, and why."""
+
+    entry: CatalogEntry
+    failure_class: str
+    message: str
+
+
+async def prepare(
+    entry: CatalogEntry,
+    base_dir: Path,
+    config: SweepConfig,
+    cache: ModelCache,
+    options: FetchOptions,
+) -> Prepared | Unprepared:
+    """Fetches, checks and inspects a model and draws its inputs. Does not raise for a bad model.
+
+    Raises:
+        CatalogError: an input rule of the entry does not fit the model.
+    """
+    try:
+        source = parse_source(entry.source, base_dir)
+        fetched = await fetch_model(source, sha256=entry.sha256, cache=cache, options=options)
+    except SourceError as error:
+        return Unprepared(entry, error.failure_class, str(error))
+    try:
+        return await asyncio.to_thread(_inspect_and_draw, entry, fetched.path, config, base_dir)
+    except ModelError as error:
+        return Unprepared(entry, "parse_error", str(error))
+
+
+def _inspect_and_draw(
+    entry: CatalogEntry, path: Path, config: SweepConfig, base_dir: Path
+) -> Prepared:
+    facts = inspect_model(path)
+    plan = plan_inputs(path, facts, rules=entry.inputs, dims=entry.dims)
+    sets = tuple(
+        draw_inputs(
+            plan,
+            model_id=entry.model_id,
+            seed=config.seed,
+            input_set=index,
+            generator=config.input_generator,
+        )
+        for index in range(config.input_sets)
+    )
+    return Prepared(
+        entry=entry,
+        path=path,
+        facts=facts,
+        sets=sets,
+        inputs=_input_records(plan, sets),
+        input_spec=entry.input_spec or input_spec(plan, facts.signatures[0].key),
+        computes=graph_computes(path),
+    )
+
+
+def _input_records(plan: InputPlan, sets: tuple[InputSet, ...]) -> tuple[InputRecord, ...]:
+    return tuple(
+        InputRecord(
+            signature=item.signature,
+            name=item.name,
+            dtype=item.dtype,
+            shape=item.shape,
+            rule=item.rule,
+            sha256=tuple(
+                hashlib.sha256(np.ascontiguousarray(s[item.signature][item.name])).hexdigest()
+                for s in sets
+                if item.name in s.get(item.signature, {})
+            ),
+        )
+        for item in plan.items
+    )

@@ -1,0 +1,419 @@
+"""The dashboard's index: records in, compact columnar JSON out (pure; no files are touched).
+
+The first view of 5,000 models × 20 sweeps must not read 100,000 records, so they are folded here
+into tables of parallel columns:
+
+- `index`     sweeps, environments, models, and the *rows* of the matrix; a row is one model × one
+              backend × one rig (an environment without its browser and OS versions, so that a
+              history can be followed), and is known everywhere by its position;
+- `latest`    the newest result of each row; `slice/<n>`: the results of sweep n;
+- `history`   per sweep one character per row: the position of its status in `statuses`, `.` = none;
+- `envs`      the environments in full;
+- `model/<id>`  what the model page needs before it opens a single record.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sweep.config import Backend
+from sweep.env import Environment
+from sweep.record import STATUSES, Record, Result
+from sweep.store import version_key
+
+Json = dict[str, Any]
+
+UNCLASSIFIED = "unclassified"
+"""Shown for results read from the 1.0 format that were never classified."""
+STATUS_NAMES: tuple[str, ...] = (*STATUSES, UNCLASSIFIED)
+BACKENDS: tuple[Backend, ...] = ("wasm_xnnpack", "webgpu_mldrift", "webnn")
+GRADES = ("exact", "rounding", "precision", "divergent", "broken")
+
+_SOFTWARE = re.compile(r"swiftshader|llvmpipe|lavapipe|softpipe|basic render|\bwarp\b", re.I)
+_NOT_IDENTITY = {
+    "litertjs_core_version", "jspi", "wasm_file", "threads", "relaxed_simd", "jspi_supported",
+    "cross_origin_isolated", "clock_resolution_us", "sweep_version", "playwright_version",
+    "webgpu_features", "webgpu_limits", "memory_bytes",
+}  # fmt: skip
+"""Fields that follow from the core under test, or only describe what other fields identify."""
+_NOT_RIG = {"browser_version", "os_version", "browser_flags"}
+
+
+class ResultSummary(NamedTuple):
+    """What the index keeps of one result. `env` is a position in the environment table."""
+
+    backend: int
+    status: int
+    failure_class: str | None
+    share: float | None
+    grade: int | None
+    p50: float | None
+    ci_low: float | None
+    ci_high: float | None
+    first_run: float | None
+    samples: int
+    env: int
+    example: bool
+
+
+class RecordSummary(NamedTuple):
+    """What the index keeps of one record. `place` is its path below the data root, sans `.json`."""
+
+    place: str
+    core: str
+    date: str
+    model_id: str
+    source: str
+    license: str
+    notes: str | None
+    tags: tuple[str, ...]
+    variant_of: str | None
+    operators: tuple[str, ...]
+    bytes: int | None
+    results: tuple[ResultSummary, ...]
+
+
+def adapter_kind(env: Environment) -> str:
+    """`hardware`, `software`, `none` or `unknown`: as recorded, else read off the adapter's names.
+
+    Records of the 1.0 format have no `adapter_class`. Names that are no known software renderer's
+    prove nothing by themselves when they are empty: those stay `unknown`.
+    """
+    if env.adapter_class is not None:
+        return env.adapter_class
+    adapter = env.webgpu_adapter
+    if adapter is None:
+        return "unknown"
+    names = " ".join((adapter.vendor, adapter.architecture, adapter.device, adapter.description))
+    if env.adapter_is_fallback or _SOFTWARE.search(names):
+        return "software"
+    return "hardware" if names.strip() else "unknown"
+
+
+def environment_label(env: Environment, *, versions: bool = True) -> str:
+    """`machine · chromium 151.0.7922.34 headless · macOS · metal-3`, without the core version.
+
+    With `versions=False` the browser's version is left out: the label of a rig.
+    """
+    browser = [env.browser, env.browser_version if versions else "", "headless" * env.headless]
+    adapter = env.webgpu_adapter
+    parts = [
+        env.machine_label,
+        " ".join(part for part in browser if part),
+        env.os,
+        (adapter.architecture or adapter.vendor) if adapter else "",
+        f"leg {env.leg}" if env.leg not in (None, "default") else "",
+        env.precision if env.precision not in (None, "default") else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def delegation_share(result: Result) -> float | None:
+    """Operators on the GPU ÷ all operators, 0…1; None for wasm and where nothing was reported."""
+    if result.backend == "wasm_xnnpack":
+        return None
+    facts = result.delegation
+    if facts is not None and facts.ops_on_gpu is not None and facts.ops_on_cpu is not None:
+        total = facts.ops_on_gpu + facts.ops_on_cpu
+        return round(facts.ops_on_gpu / total, 4) if total else None
+    return 1.0 if result.full_delegation else None
+
+
+class EnvironmentTable:
+    """Environments by identity, numbered in order of arrival; the newest facts are kept."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self.environments: list[Environment] = []
+        self.rig_keys: list[str] = []
+
+    def add(self, env: Environment) -> int:
+        """The number of this environment, the same for equal environments of any core version."""
+        number = self._number.setdefault(_identity(env), len(self.environments))
+        if number == len(self.environments):
+            self.environments.append(env)
+            self.rig_keys.append(_identity(env, rig=True))
+        else:
+            self.environments[number] = env
+        return number
+
+
+def _identity(env: Environment, *, rig: bool = False) -> str:
+    leave_out = _NOT_IDENTITY | (_NOT_RIG if rig else set())
+    # Threaded and single-threaded wasm are never one baseline; how many threads follows the CPU.
+    threaded = env.threads is not None and env.threads > 1
+    return f"{env.model_dump_json(exclude=leave_out)}{threaded}"
+
+
+def summarise(record: Record, place: str, table: EnvironmentTable) -> RecordSummary:
+    """Fold one record into what the index needs of it.
+
+    `place` is `<core>/<date>[/<leg>]/<model_id>`: the store has checked it against the content.
+    """
+    core, day = place.split("/")[:2]
+    return RecordSummary(
+        place=place,
+        core=core,
+        date=day,
+        model_id=record.model_id,
+        source=record.source,
+        license=record.license,
+        notes=record.notes,
+        tags=record.tags,
+        variant_of=record.variant_of,
+        operators=tuple(o.op for o in record.model.operators) if record.model else (),
+        bytes=record.model.bytes if record.model else None,
+        results=tuple(_summarise_result(r, record, table) for r in record.results),
+    )
+
+
+def _summarise_result(result: Result, record: Record, table: EnvironmentTable) -> ResultSummary:
+    latency = result.latency
+    status = result.status or UNCLASSIFIED
+    return ResultSummary(
+        backend=BACKENDS.index(result.backend),
+        status=STATUS_NAMES.index(status),
+        failure_class=result.failure_class,
+        share=delegation_share(result),
+        grade=GRADES.index(result.grade) if result.grade else None,
+        p50=_short(result.latency_p50_ms),
+        ci_low=_short(latency.ci99_low_ms) if latency else None,
+        ci_high=_short(latency.ci99_high_ms) if latency else None,
+        first_run=_short(latency.first_run_ms) if latency else None,
+        samples=len(latency.samples_ms) if latency else 0,
+        env=table.add(_with_adapter(result.env, record)),
+        example=result.provenance == "example",
+    )
+
+
+def _with_adapter(env: Environment, record: Record) -> Environment:
+    """A wasm result measured beside a webgpu one in the same browser is of the same environment."""
+    if env.webgpu_adapter is not None:
+        return env
+    for other in record.results:
+        e = other.env
+        same = (e.machine_label, e.browser, e.browser_version, e.headless, e.leg, e.precision)
+        if e.webgpu_adapter is not None and same == (
+            env.machine_label, env.browser, env.browser_version, env.headless, env.leg,
+            env.precision,
+        ):  # fmt: skip
+            return env.model_copy(
+                update={
+                    "webgpu_adapter": e.webgpu_adapter,
+                    "adapter_class": e.adapter_class,
+                    "adapter_is_fallback": e.adapter_is_fallback,
+                }
+            )
+    return env
+
+
+class SiteIndex(NamedTuple):
+    """`files`: data key → JSON value, but for the models, made one at a time by `model_file`."""
+
+    files: dict[str, Json]
+    model_ids: tuple[str, ...]
+    model_file: Callable[[str], Json]
+
+
+class _Row(NamedTuple):
+    model: str
+    backend: int
+    rig: int
+
+
+def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> SiteIndex:
+    """Columns of the dashboard from the summaries, whatever order they come in.
+
+    When two records give the same row in the same sweep, the one whose path sorts last is shown.
+    """
+    by_place = sorted(summaries, key=lambda s: s.place)
+    rigs, rig_of_env, env_order = _order_environments(table)
+    renumber = {old: new for new, old in enumerate(env_order)}
+    sweeps = sorted({(s.core, s.date) for s in by_place}, key=lambda k: (version_key(k[0]), k[1]))
+    sweep_number = {key: n for n, key in enumerate(sweeps)}
+
+    cells: dict[_Row, dict[int, tuple[ResultSummary, RecordSummary]]] = {}
+    models: dict[str, list[RecordSummary]] = {}
+    for summary in by_place:
+        models.setdefault(summary.model_id, []).append(summary)
+        number = sweep_number[summary.core, summary.date]
+        for result in summary.results:
+            row = _Row(summary.model_id, result.backend, rig_of_env[result.env])
+            moved = result._replace(env=renumber[result.env])
+            cells.setdefault(row, {})[number] = (moved, summary)
+
+    rows = sorted(cells)
+    ids = tuple(sorted(models))
+    newest = {m: max(models[m], key=lambda s: sweep_number[s.core, s.date]) for m in ids}
+    classes = sorted({r.failure_class for s in by_place for r in s.results if r.failure_class})
+    tags = sorted({tag for s in newest.values() for tag in s.tags})
+    operators = sorted({op for s in newest.values() for op in s.operators})
+    position = {model: n for n, model in enumerate(ids)}
+    class_number = {name: n for n, name in enumerate(classes)}
+
+    index: Json = {
+        "format": 1,
+        "records": len(by_place),
+        "statuses": STATUS_NAMES,
+        "grades": GRADES,
+        "backends": BACKENDS,
+        "classes": classes,
+        "tags": tags,
+        "operators": operators,
+        "sweeps": [
+            {"core": core, "date": day, "models": count}
+            for (core, day), count in zip(sweeps, _models_per_sweep(by_place, sweeps), strict=True)
+        ],
+        "envs": [
+            {
+                "label": environment_label(table.environments[old]),
+                "kind": adapter_kind(table.environments[old]),
+                "rig": rig_of_env[old],
+            }
+            for old in env_order
+        ],
+        "rigs": rigs,
+        "models": {
+            "id": ids,
+            "tags": [_positions(newest[m].tags, tags) for m in ids],
+            "ops": [_positions(newest[m].operators, operators) for m in ids],
+            "bytes": [newest[m].bytes for m in ids],
+        },
+        "rows": {
+            "model": [position[row.model] for row in rows],
+            "backend": "".join(str(row.backend) for row in rows),
+            "rig": [row.rig for row in rows],
+        },
+    }
+    files: dict[str, Json] = {"index": index}
+    latest = [max(cells[row]) for row in rows]
+    files["latest"] = {
+        "sweep": latest,
+        **_columns([(n, cells[row][latest[n]][0]) for n, row in enumerate(rows)], class_number),
+    }
+    history = []
+    for number in range(len(sweeps)):
+        present = [(n, cells[row][number][0]) for n, row in enumerate(rows) if number in cells[row]]
+        files[f"slice/{number}"] = {
+            "row": [n for n, _ in present],
+            **_columns(present, class_number),
+        }
+        line = ["."] * len(rows)
+        for n, result in present:
+            line[n] = str(result.status)
+        history.append("".join(line))
+    files["history"] = {"status": history}
+    files["envs"] = {
+        "envs": [table.environments[old].model_dump(mode="json") for old in env_order],
+        "sweeps": _sweeps_per_environment(cells, len(env_order)),
+    }
+
+    rows_of: dict[str, list[int]] = {}
+    for n, row in enumerate(rows):
+        rows_of.setdefault(row.model, []).append(n)
+
+    def model_file(model_id: str) -> Json:
+        mine = rows_of[model_id]
+        return _model_file(newest[model_id], mine, [cells[rows[n]] for n in mine], class_number)
+
+    return SiteIndex(files, ids, model_file)
+
+
+def _order_environments(table: EnvironmentTable) -> tuple[list[Json], list[int], list[int]]:
+    """Environments and rigs in an order that does not depend on the order of arrival."""
+    order = sorted(
+        range(len(table.environments)),
+        key=lambda n: (environment_label(table.environments[n]), table.rig_keys[n],
+                       _identity(table.environments[n])),
+    )  # fmt: skip
+    number: dict[str, int] = {}
+    rigs: list[Json] = []
+    for n in order:
+        if number.setdefault(table.rig_keys[n], len(rigs)) == len(rigs):
+            env = table.environments[n]
+            rigs.append(
+                {"label": environment_label(env, versions=False), "kind": adapter_kind(env)}
+            )
+    return rigs, [number[key] for key in table.rig_keys], order
+
+
+def _columns(cells: Sequence[tuple[int, ResultSummary]], classes: dict[str, int]) -> Json:
+    """One slice as parallel columns; one-digit columns are strings, `.` where nothing is known."""
+    results = [result for _, result in cells]
+    return {
+        "status": "".join(str(r.status) for r in results),
+        "grade": "".join("." if r.grade is None else str(r.grade) for r in results),
+        "example": "".join("1" if r.example else "0" for r in results),
+        "class": [-1 if r.failure_class is None else classes[r.failure_class] for r in results],
+        "share": [r.share for r in results],
+        "p50": [r.p50 for r in results],
+        "env": [r.env for r in results],
+    }
+
+
+_HISTORY_COLUMNS = (
+    "row", "sweep", "dir", "status", "class", "grade", "share", "p50", "low", "high", "first",
+    "samples", "env", "example",
+)  # fmt: skip
+
+
+def _model_file(
+    newest: RecordSummary,
+    rows: Sequence[int],
+    cells: Sequence[dict[int, tuple[ResultSummary, RecordSummary]]],
+    classes: dict[str, int],
+) -> Json:
+    places = sorted({s.place for line in cells for _, s in line.values()})
+    values: list[list[object]] = []
+    for n, line in zip(rows, cells, strict=True):
+        for number in sorted(line):
+            r, summary = line[number]
+            values.append([
+                n, number, places.index(summary.place), r.status,
+                None if r.failure_class is None else classes[r.failure_class], r.grade, r.share,
+                r.p50, r.ci_low, r.ci_high, r.first_run, r.samples, r.env, int(r.example),
+            ])  # fmt: skip
+    return {
+        "id": newest.model_id,
+        "source": newest.source,
+        "license": newest.license,
+        "notes": newest.notes,
+        "tags": newest.tags,
+        "variant_of": newest.variant_of,
+        "bytes": newest.bytes,
+        "places": places,
+        "columns": _HISTORY_COLUMNS,
+        "history": values,
+    }
+
+
+def _models_per_sweep(
+    summaries: Iterable[RecordSummary], sweeps: Sequence[tuple[str, str]]
+) -> list[int]:
+    models: dict[tuple[str, str], set[str]] = {key: set() for key in sweeps}
+    for summary in summaries:
+        models[summary.core, summary.date].add(summary.model_id)
+    return [len(models[key]) for key in sweeps]
+
+
+def _sweeps_per_environment(
+    cells: dict[_Row, dict[int, tuple[ResultSummary, RecordSummary]]], count: int
+) -> list[list[list[int]]]:
+    """Per environment: [sweep, results] pairs, oldest sweep first."""
+    tally: list[dict[int, int]] = [{} for _ in range(count)]
+    for line in cells.values():
+        for number, (result, _) in line.items():
+            tally[result.env][number] = tally[result.env].get(number, 0) + 1
+    return [[[n, t[n]] for n in sorted(t)] for t in tally]
+
+
+def _positions(values: Sequence[str], universe: Sequence[str]) -> list[int]:
+    return sorted({bisect_left(universe, value) for value in values})
+
+
+def _short(value: float | None) -> float | None:
+    """Five significant digits are more than a latency deserves, and they keep the index small."""
+    return None if value is None else float(f"{value:.5g}")
