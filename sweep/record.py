@@ -182,6 +182,15 @@ class Result(_Part):
     """Facts this core version cannot give, e.g. `isFullyAccelerated`: absent, not guessed."""
 
 
+class V1Form(_Part):
+    """How a 1.0 record said what 2.0 says otherwise, so that it can be written back unchanged."""
+
+    absent: tuple[str, ...] = ()
+    """Optional 1.0 fields it left out where `export` would write null or "", as `results/0/error`."""
+    failure_class: dict[str, str] = {}
+    """Per position in `results`: the 1.0 name of a failure class that `export` names otherwise."""
+
+
 class Record(_Part):
     """One model in one sweep: the content of `data/sweep/<core version>/<date>/<model_id>.json`."""
 
@@ -204,3 +213,4 @@ class Record(_Part):
     agrees_with: Literal["wasm", "webgpu", "both", "neither"] | None = None
     """Which backends the desktop reference agrees with; None when there is nothing to arbitrate."""
     imported_from: Literal["1.0"] | None = None
+    v1_form: V1Form | None = None
