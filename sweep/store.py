@@ -320,10 +320,10 @@ def _read_holder(path: Path) -> str:
 def _schema_version(data: bytes) -> object:
     """`schema_version` of a JSON object whose numbers are all finite; RecordError otherwise."""
     try:
-        value = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(data, parse_constant=_no_constant, parse_float=_finite, parse_int=_small)
     except RecursionError:
         raise RecordError("nested too deeply to be a record.") from None
-    except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, integers of >4300 digits
+    except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, numbers out of range
         raise RecordError(f"not JSON: {error}.") from None
     if not isinstance(value, dict) or "schema_version" not in value:
         raise RecordError("not a sweep record: it has no schema_version.")
@@ -339,6 +339,13 @@ def _finite(text: str) -> float:
     if number in (float("inf"), float("-inf")):
         raise ValueError(f"{text:.40} is beyond the range of a double")
     return number
+
+
+def _small(text: str) -> int:
+    # Read into a float field, a larger one would become infinity.
+    if len(text) > 300:
+        raise ValueError(f"{text:.40}… is too large")
+    return int(text)
 
 
 def _refuse_other_environment(path: Path, record: Record) -> None:
