@@ -1,0 +1,48 @@
+"""Validation of record files: what `litertjs-sweep validate` reports, file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep.config import Frozen
+from sweep.errors import RecordError
+from sweep.store import read_record
+
+
+class FileCheck(Frozen):
+    """One file: a valid record (`problem` is None), or why it is none."""
+
+    path: Path
+    schema_version: str | None
+    """Of the file; None when it is not valid."""
+    problem: str | None
+
+
+def validate_paths(paths: Sequence[Path]) -> tuple[FileCheck, ...]:
+    """Check files, and every `*.json` below directories (hidden ones aside), in order.
+
+    In a directory a record must be named by its model id; a file given by itself may have any name.
+    """
+    checks: list[FileCheck] = []
+    for path in paths:
+        if path.is_dir():
+            found = [p for p in sorted(path.rglob("*.json")) if not _hidden(p.relative_to(path))]
+            checks += [_check(file, named=True) for file in found]
+        else:
+            checks.append(_check(path, named=False))
+    return tuple(checks)
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _check(path: Path, *, named: bool) -> FileCheck:
+    try:
+        record = read_record(path)
+        if named and record.model_id != path.stem:
+            raise RecordError(f"{path}: model_id is {record.model_id!r}, not the file's name.")
+    except RecordError as error:
+        return FileCheck(path=path, schema_version=None, problem=str(error))
+    return FileCheck(path=path, schema_version=record.imported_from or "2.0", problem=None)

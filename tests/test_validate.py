@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from sweep.cli.validate import validate_command
+from sweep.record import Record
+from sweep.store import write_record
+from tests.make_records import make_record
+
+app = typer.Typer()
+app.command()(validate_command)
+
+
+def test_each_file_has_its_result(tmp_path: Path) -> None:
+    good = write_record(tmp_path / "data", Record.model_validate(make_record("good")))
+    run = CliRunner().invoke(app, [str(tmp_path / "data")])
+    assert run.exit_code == 0, run.output
+    assert f"valid {good} (2.0)" in run.output
+
+    (good.parent / "broken.json").write_text("{")
+    (good.parent / "renamed.json").write_bytes(good.read_bytes())
+    (good.parent / ".hidden.json").write_text("{")
+    run = CliRunner().invoke(app, [str(tmp_path / "data"), "--json"])
+    assert run.exit_code == 1
+    found = {Path(c["path"]).name: c["problem"] for c in json.loads(run.output)}
+    assert set(found) == {"good.json", "broken.json", "renamed.json"}
+    assert found["good.json"] is None
+    assert "not JSON" in found["broken.json"]
+    assert "not the file's name" in found["renamed.json"]
+
+    run = CliRunner().invoke(app, [str(good.parent / "renamed.json")])
+    assert run.exit_code == 0
+    run = CliRunner().invoke(app, [str(tmp_path / "absent.json")])
+    assert run.exit_code == 1
+    assert "no such file" in run.output
+
+
+def test_a_directory_without_records_is_no_success(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, [str(tmp_path)]).exit_code == 1
