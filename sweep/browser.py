@@ -218,8 +218,9 @@ async def launch(
     if user_data_dir is None:
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="litertjs-sweep-"))
         user_data_dir = scratch / "profile"
-        if platform.system() == "Linux":
-            # A killed browser leaves its socket directory behind; it shall lie in ours.
+        # A killed browser leaves its socket directory behind; it shall lie in ours, unless that
+        # makes the socket's path longer than the 108 bytes which sockets may have.
+        if platform.system() == "Linux" and len(str(scratch)) < 60:
             (scratch / "tmp").mkdir()
             environ["TMPDIR"] = str(scratch / "tmp")
     context: BrowserContext | None = None
