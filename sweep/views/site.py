@@ -112,6 +112,8 @@ def _write_data(
     head = index.files["index"]
     head["title"] = title
     head["triage"] = triage
+    head["diffs"] = []
+    head["check"] = False
     head["bad"] = [
         {"path": _shown_path(entry.path, data_root), "problem": _without_root(entry, data_root)}
         for entry in bad
@@ -128,7 +130,7 @@ def _write_data(
         records=head["records"],
         models=len(index.model_ids),
         bad=tuple(bad),
-        triage=tuple(triage),
+        triage=tuple(entry["model"] for entry in triage),
     )
 
 

@@ -98,17 +98,30 @@ def environment_label(env: Environment, *, versions: bool = True) -> str:
 
     With `versions=False` the browser's version is left out: the label of a rig.
     """
-    browser = [env.browser, env.browser_version if versions else "", "headless" * env.headless]
+    machine, *rest = _machine_parts(env)
+    return " · ".join((machine, browser_label(env, version=versions), *rest))
+
+
+def browser_label(env: Environment, *, version: bool = True) -> str:
+    """`chromium 151.0.7922.34 headless`."""
+    parts = (env.browser, env.browser_version if version else "", "headless" * env.headless)
+    return " ".join(part for part in parts if part)
+
+
+def machine_label(env: Environment) -> str:
+    """`machine · macOS · metal-3`: the environment without its browser."""
+    return " · ".join(_machine_parts(env))
+
+
+def _machine_parts(env: Environment) -> list[str]:
     adapter = env.webgpu_adapter
     parts = [
-        env.machine_label,
-        " ".join(part for part in browser if part),
         env.os,
         (adapter.architecture or adapter.vendor) if adapter else "",
         f"leg {env.leg}" if env.leg not in (None, "default") else "",
         env.precision if env.precision not in (None, "default") else "",
     ]
-    return " · ".join(part for part in parts if part)
+    return [env.machine_label, *(part for part in parts if part)]
 
 
 def delegation_share(result: Result) -> float | None:
@@ -123,7 +136,7 @@ def delegation_share(result: Result) -> float | None:
 
 
 class EnvironmentTable:
-    """Environments by identity, numbered in order of arrival; the newest facts are kept."""
+    """Environments by identity, numbered in order of arrival; facts are those of the newest core."""
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
@@ -136,9 +149,13 @@ class EnvironmentTable:
         if number == len(self.environments):
             self.environments.append(env)
             self.rig_keys.append(_identity(env, rig=True))
-        else:
-            self.environments[number] = env
+        elif self.environments[number] != env:
+            self.environments[number] = max(self.environments[number], env, key=_newness)
         return number
+
+
+def _newness(env: Environment) -> tuple[object, ...]:
+    return (version_key(env.litertjs_core_version), env.model_dump_json())
 
 
 def _identity(env: Environment, *, rig: bool = False) -> str:
@@ -270,6 +287,8 @@ def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> 
         "envs": [
             {
                 "label": environment_label(table.environments[old]),
+                "machine": machine_label(table.environments[old]),
+                "browser": browser_label(table.environments[old]),
                 "kind": adapter_kind(table.environments[old]),
                 "rig": rig_of_env[old],
             }
