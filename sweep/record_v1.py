@@ -156,7 +156,8 @@ def read_v1(old: RecordV1) -> Record:
 def to_v1(record: Record) -> dict[str, Any]:
     """The strict 1.0 form of a record, as a JSON value. Raises ValidationError if it has none.
 
-    Drops what 1.0 has no place for. A 2.0 record without `input_spec` gets its inputs' shapes.
+    Drops what 1.0 has no place for. Where the model could not be read, `input_spec` is `unknown`:
+    2.0 leaves it empty then, 1.0 wants a text.
     """
     form = record.v1_form or V1Form()
     value: dict[str, Any] = {
@@ -164,7 +165,7 @@ def to_v1(record: Record) -> dict[str, Any]:
         "model_id": record.model_id,
         "source": record.source,
         "license": record.license,
-        "input_spec": record.input_spec,
+        "input_spec": record.input_spec or "unknown",
         "config": {name: getattr(record.config, name) for name in ConfigV1.model_fields},
         "results": [],
     }

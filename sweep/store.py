@@ -273,6 +273,40 @@ def iter_records(root: Path) -> Iterator[StoredRecord | BadFile]:
                 yield StoredRecord(path=path, record=record)
 
 
+def find_record(
+    root: Path,
+    model_id: str,
+    *,
+    core_version: str | None = None,
+    date: str | None = None,
+    leg: str = DEFAULT_LEG,
+) -> StoredRecord:
+    """The newest record of a model: of the newest core version that has one, the newest date.
+
+    RecordError, saying which sweeps there are, when none fits.
+    """
+    sweeps = list_sweeps(root)
+    fitting = [
+        s
+        for s in sweeps
+        if model_id in s.model_ids
+        and s.leg == leg
+        and core_version in (None, s.core_version)
+        and date in (None, s.date)
+    ]
+    if not fitting:
+        asked = " ".join(part for part in (core_version, date) if part)
+        have = [f"{s.core_version} {s.date} {s.leg}" for s in sweeps if model_id in s.model_ids]
+        raise RecordError(
+            f"{root} has no record of {model_id!r}{f' for {asked}' if asked else ''} in leg {leg}. "
+            + (f"It has: {', '.join(have)}." if have else "Sweep the model first.")
+        )
+    path = fitting[-1].path / f"{model_id}.json"
+    record = read_record(path)
+    _check_place(record, fitting[-1], model_id)
+    return StoredRecord(path=path, record=record)
+
+
 @contextlib.contextmanager
 def sweep_lock(root: Path) -> Iterator[None]:
     """Hold a data directory for one run; StoreError naming the holder when another has it.

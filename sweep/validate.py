@@ -24,14 +24,18 @@ def validate_paths(paths: Sequence[Path]) -> tuple[FileCheck, ...]:
 
     In a directory a record must be named by its model id; a file given by itself may have any name.
     """
-    checks: list[FileCheck] = []
+    return tuple(_check(file, named=file not in paths) for file in record_files(paths))
+
+
+def record_files(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """The files themselves, and every `*.json` below directories (hidden ones aside), in order."""
+    files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found = [p for p in sorted(path.rglob("*.json")) if not _hidden(p.relative_to(path))]
-            checks += [_check(file, named=True) for file in found]
+            files += [p for p in sorted(path.rglob("*.json")) if not _hidden(p.relative_to(path))]
         else:
-            checks.append(_check(path, named=False))
-    return tuple(checks)
+            files.append(path)
+    return tuple(dict.fromkeys(files))
 
 
 def _hidden(path: Path) -> bool:
