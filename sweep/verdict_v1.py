@@ -11,21 +11,16 @@ import re
 from typing import Any
 
 from sweep.config import Backend
+from sweep.console import ConsoleFacts, Delegation, read_console
+from sweep.env import adapter_class
+from sweep.protocol import ConsoleLine
 from sweep.record import Flag, Record, Result, Status
 
 REFERENCE: Backend = "wasm_xnnpack"
 
-_NOT_COMPUTED = re.compile(
-    r"Node number \d+ \(.*\) failed to (prepare|invoke)|[Ff]ailed to (allocate tensors|invoke)"
-    r"|Encountered unresolved custom op|Failed to set custom allocation"
-)
-_INVALID_GPU_WORK = re.compile(
-    r"Invalid (CommandBuffer|BindGroup|ComputePipeline|ShaderModule)|is invalid due to a previous"
-    r"|Dispatch workgroup count .* exceeds|While (encoding|calling|validating)"
-)
 _NO_WEBGPU = re.compile(r"no WebGPU (device|adapter)|WebGPU is not (supported|available)", re.I)
 _NOT_FINITE = re.compile(r"non-?finite|\bNaN\b|\binf(inity)?\b", re.I)
-_SOFTWARE = re.compile(r"swiftshader|llvmpipe|lavapipe|basic render", re.I)
+_LEVEL = re.compile(r"(error|warning|log|info|debug): ")
 
 
 def judge_v1(record: Record) -> Record:
@@ -43,47 +38,81 @@ def _reference_problem(reference: Result) -> str | None:
     """Why the wasm run of this record cannot serve as a reference; None when it can."""
     if not (reference.loads and reference.runs):
         return f"the wasm reference did not run ({reference.failure_class or 'no class given'})"
-    line = _first(_NOT_COMPUTED, reference)
-    return f"the wasm reference computed nothing ({line})" if line else None
+    fatal = _console(reference).fatal
+    return f"the wasm reference computed nothing ({fatal[0].text})" if fatal else None
+
+
+def _console(result: Result) -> ConsoleFacts:
+    """The kept console lines (`level: text`), read as those of a live job are.
+
+    1.0 does not say in which stage a line came. As of `load`, a failed delegation that the runtime
+    undid afterwards does not count as a failure, and every other fatal line does.
+    """
+    lines = []
+    for text in result.delegation_evidence:
+        level = _LEVEL.match(text)
+        lines.append(
+            ConsoleLine(
+                level=level[1] if level else "error",
+                text=text[level.end() :] if level else text,
+                stage="load",
+            )
+        )
+    return read_console(lines)
 
 
 def _verdict(result: Result, reference_problem: str | None, no_reference: bool) -> dict[str, Any]:
-    status, reason = _status(result, reference_problem, no_reference)
+    console = _console(result)
+    status, reason = _status(result, console, reference_problem, no_reference)
+    adapter = result.env.webgpu_adapter
+    # 1.0 writes null both for "no adapter" and for "not asked": that is not known, not `none`.
+    kind = None if adapter is None else adapter_class(adapter.model_dump(), None)
     flags: list[Flag] = []
-    compared = result.backend != REFERENCE and result.runs
-    if compared and (no_reference or reference_problem):
+    if result.backend != REFERENCE and result.runs and (no_reference or reference_problem):
         flags.append("reference_missing")
     if result.error and result.runs and _NOT_FINITE.search(result.error):
         flags.append("non_finite")
-    software = result.backend != REFERENCE and _is_software(result)
-    if software:
+    if result.backend != REFERENCE and kind == "software":
         flags.append("software_adapter")
-    update: dict[str, Any] = {"status": status, "reason": reason, "flags": tuple(flags)}
+    update: dict[str, Any] = {
+        "status": status,
+        "reason": reason,
+        "flags": tuple(flags),
+        "env": result.env.model_copy(update={"adapter_class": kind}),
+        "delegation": _delegation(result, console),
+    }
     if status in ("pass", "fallback", "output_mismatch") and result.output_match is not None:
         update["verified_against"] = ("wasm",)
-    if _first(_INVALID_GPU_WORK, result) and result.runs:
+    if console.gpu_validation and result.runs:
         update["cause"] = "gpu_validation_error"
     elif status == "unverified" and reference_problem and result.output_match is not None:
         update["cause"] = "reference_invalid"
-    if result.env.webgpu_adapter is not None:
-        adapter_class = "software" if _is_software(result) else "hardware"
-        update["env"] = result.env.model_copy(update={"adapter_class": adapter_class})
     return update
 
 
-def _status(result: Result, reference_problem: str | None, alone: bool) -> tuple[Status, str]:
+def _delegation(result: Result, console: ConsoleFacts) -> Delegation | None:
+    """Where the operators ran, as far as the kept lines say; nothing for the reference."""
+    if result.backend == REFERENCE or not result.loads:
+        return None
+    return console.delegation.model_copy(update={"fully_accelerated": result.full_delegation})
+
+
+def _status(
+    result: Result, console: ConsoleFacts, reference_problem: str | None, alone: bool
+) -> tuple[Status, str]:
     said = f": {result.error.splitlines()[0]}" if result.error else ""
     name = result.failure_class or "no failure class given"
+    gpu = result.backend != REFERENCE
     if result.failure_class == "backend_unavailable" or (
-        not result.runs and result.error and _NO_WEBGPU.search(result.error)
+        gpu and not result.runs and result.error and _NO_WEBGPU.search(result.error)
     ):
         return "unavailable", f"The environment has no {result.backend}{said}"
     if not result.loads:
         return "load_failed", f"Did not load ({name}){said}"
     if not result.runs:
         return "run_failed", f"Did not run ({name}){said}"
-    if line := _first(_NOT_COMPUTED, result):
-        return "run_failed", f"run() resolved although nothing was computed: {line}"
+    if console.fatal:
+        return "run_failed", f"run() resolved, but nothing was computed: {console.fatal[0].text}"
     if result.backend == REFERENCE:
         return "pass", "Ran, and is the reference of this record; was itself compared with nothing."
     if reference_problem:
@@ -94,9 +123,10 @@ def _status(result: Result, reference_problem: str | None, alone: bool) -> tuple
         return "unverified", f"The outputs were not compared{said or '; the record says not why'}"
     if not result.output_match:
         return "output_mismatch", _mismatch(result)
-    if line := _first(_INVALID_GPU_WORK, result):
+    if console.gpu_validation:
+        line = console.gpu_validation[0].text
         return "unverified", f"The browser reported invalid GPU work: {line}"
-    if result.full_delegation is False:
+    if result.full_delegation is False or console.delegation.fallback:
         return "fallback", "The outputs match; not every operator ran on the accelerator."
     return "pass", "The outputs match the wasm reference by the element rule."
 
@@ -113,14 +143,3 @@ def _mismatch(result: Result) -> str:
     ):
         text += " (the reference is 0 where the error is largest: it may have computed nothing)"
     return text + "."
-
-
-def _first(pattern: re.Pattern[str], result: Result) -> str | None:
-    return next((line for line in result.delegation_evidence if pattern.search(line)), None)
-
-
-def _is_software(result: Result) -> bool:
-    adapter = result.env.webgpu_adapter
-    return adapter is not None and bool(
-        _SOFTWARE.search(f"{adapter.architecture} {adapter.device} {adapter.description}")
-    )
