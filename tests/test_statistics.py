@@ -32,8 +32,13 @@ def verdicts(factor: float, pairs: int = 200) -> list[str]:
 def test_thirty_percent_is_found_and_one_is_not() -> None:
     assert verdicts(1.3).count("slower") >= 190
     assert verdicts(1 / 1.3).count("faster") >= 190
-    assert "slower" not in verdicts(1.01)
-    assert set(verdicts(1.0)) == {"within_noise"}
+    # The test's own error is 0.2 %; these samples depend on their neighbours a little.
+    assert verdicts(1.01).count("within_noise") >= 198
+    assert verdicts(1.0).count("within_noise") >= 198
+    draw = np.random.default_rng(1)
+    for _ in range(50):  # the same samples, moved: here the size of the change is exactly known
+        samples = list(noisy(draw))
+        assert compare_latency(samples, [s * 1.01 for s in samples]).verdict == "within_noise"
 
 
 def test_real_samples_of_committed_sweeps() -> None:
