@@ -183,7 +183,11 @@ async def _playwrights_own(tried: list[str], *, install: bool) -> BrowserChoice 
 async def _run_playwright(*args: str) -> str | None:
     """None when it went well, else what went wrong."""
     command = [sys.executable, "-m", "playwright", *args]
-    code, output = await run_command(command, DOWNLOAD_TIMEOUT_S)
+    # Its own 30 s, five times over, is long to wait where no network lets it through.
+    patience = os.environ.get("PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT", "10000")
+    code, output = await run_command(
+        command, DOWNLOAD_TIMEOUT_S, {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": patience}
+    )
     if code == 0:
         return None
     causes = re.findall(r"Error: (.+)", output)
@@ -200,7 +204,7 @@ async def _ask(
     code, output = await run_command([str(program), "--version"], VERSION_TIMEOUT_S)
     match = re.search(r"(Chromium|Chrome|Edge)\b[^\d\n]*(\d+(?:\.\d+)+)", output)
     if code != 0 or match is None:
-        return output.strip()[-300:] or f"`--version` ended with code {code}", None
+        return output.strip()[:300] or f"`--version` ended with code {code}", None
     name = _name(match[1], kind)
     return "", BrowserChoice(executable=program, kind=kind, name=name, version=match[2])
 

@@ -28,6 +28,8 @@ from sweep.runtime import (
 NPM = """#!{python}
 import json, os, shutil, sys
 registry = json.load(open({registry!r}))
+if sys.argv[1] == "--version":
+    sys.exit(print("11.0.0"))
 open({calls!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
 if os.path.exists({offline!r}):
     sys.exit("npm error code ECONNREFUSED\\nnpm error network connect https://me:pw@registry/x")
@@ -278,7 +280,10 @@ def test_npm_messages_hold_no_credentials() -> None:
 
 @pytest.mark.network
 async def test_the_real_registry(tmp_path: Path) -> None:
-    versions = [r.version for r in await published_versions()]
+    try:
+        versions = [r.version for r in await published_versions()]
+    except EnvironmentProblem as problem:
+        pytest.skip(f"npm cannot reach its registry: {problem}")
     assert {"0.1.1", "2.5.3"} <= set(versions)
     core = await ensure_core("0.1.1", tmp_path)
     assert core.wasm_utils_version == "0.1.1"
