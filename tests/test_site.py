@@ -12,10 +12,9 @@ from sweep.errors import EnvironmentProblem, UsageError
 from sweep.record import Record
 from sweep.views import site_libs
 from sweep.views.site import build_site, load_data_file, write_data_file
+from sweep.views.site_environment import EnvironmentTable, adapter_kind
 from sweep.views.site_index import (
     STATUS_NAMES,
-    EnvironmentTable,
-    adapter_kind,
     build_index,
     delegation_share,
     summarise,
@@ -57,7 +56,7 @@ def test_rigs_keep_software_hardware_and_threads_apart() -> None:
     hard = make_record("m", day=date(2026, 3, 2), rig=1)
     threaded = make_record("m", day=date(2026, 3, 3), rig=1)
     for result in threaded["results"]:
-        result["env"]["threads"] = 4
+        result["env"] |= {"threads": 4, "leg": None}
     updated = make_record("m", day=date(2026, 3, 4), rig=1, browser_version="157.0.1.1")
     index = _index(
         ("2.5.3/2026-03-01/m", soft), ("2.5.3/2026-03-02/m", hard),

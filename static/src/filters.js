@@ -48,8 +48,8 @@ export function change(index, view, old, row) {
 export function filterBar(index, filters, onChange) {
   const select = (name, label, options, first) => {
     const known = options.some(([value]) => value === filters[name]);
-    return h('label', {class: 'field'}, h('span', {}, label),
-        h('select', {name, onchange: (e) => onChange({[name]: e.target.value})},
+    return h('div', {class: 'field'}, h('label', {for: `filter-${name}`}, label),
+        h('select', {name, id: `filter-${name}`, onchange: (e) => onChange({[name]: e.target.value})},
             h('option', {value: '', selected: filters[name] === ''}, first),
             filters[name] && !known && h('option', {value: filters[name], selected: true}, filters[name]),
             options.map(([value, text]) => h('option', {value, selected: value === filters[name]}, text))));
@@ -58,7 +58,7 @@ export function filterBar(index, filters, onChange) {
   const cores = [...new Set(index.sweeps.map((s) => s.core))].reverse();
   let timer = 0;
   const search = h('input', {
-    type: 'search', name: 'q', value: filters.q, placeholder: 'Model id…', autocomplete: 'off',
+    type: 'search', name: 'q', id: 'filter-q', value: filters.q, placeholder: 'Model id…', autocomplete: 'off',
     spellcheck: 'false',
     oninput: (e) => {
       clearTimeout(timer);
@@ -67,7 +67,7 @@ export function filterBar(index, filters, onChange) {
   });
   const sweeps = [...index.sweeps].reverse().map((s) => [sweepName(s), `${s.core} · ${s.date}`]);
   return h('form', {class: 'filters', role: 'search', onsubmit: (e) => e.preventDefault()},
-      h('label', {class: 'field wide'}, h('span', {}, 'Search'), search),
+      h('div', {class: 'field wide'}, h('label', {for: 'filter-q'}, 'Search'), search),
       select('sweep', 'Sweep', sweeps, 'newest of each model'),
       select('since', 'Changed since', same(cores), 'any release'),
       select('backend', 'Backend', index.backends.map((b) => [b, BACKEND[b].name]), 'all'),

@@ -76,7 +76,7 @@ function latestCards(index, entries) {
     const soft = latencyKind(index, backend, e.env) === 'software';
     const sweep = index.sweeps[e.sweep];
     return h('article', {class: 'card'},
-        h('div', {class: 'card-head'}, h('h3', {}, BACKEND[backend].name), badge(index.statuses[e.status]),
+        h('div', {class: 'card-head'}, h('h2', {}, BACKEND[backend].name), badge(index.statuses[e.status]),
             e.example === 1 && h('span', {class: 'tag'}, 'example')),
         h('div', {class: 'figures'},
             figure('p50', h('span', {}, ms(e.p50), e.p50 !== null && h('small', {}, ' ms')), soft && e.p50 !== null && 'software adapter'),
@@ -142,8 +142,8 @@ function latencyCharts(index, entries) {
 }
 
 function recordPicker(model, at, choose) {
-  return h('label', {class: 'field inline'}, h('span', {}, 'Sweep'),
-      h('select', {onchange: (e) => choose(e.target.value)}, [...model.places].reverse().map((place) => h('option', {
+  return h('div', {class: 'field inline'}, h('label', {for: 'record-sweep'}, 'Sweep'),
+      h('select', {id: 'record-sweep', onchange: (e) => choose(e.target.value)}, [...model.places].reverse().map((place) => h('option', {
         value: place, selected: place === model.places[at],
       }, place.split('/').slice(0, -1).join(' · ')))));
 }

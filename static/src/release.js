@@ -21,8 +21,8 @@ export async function releasePage(index, route, main) {
   const asked = route.query.get('from');
   const from = cores.includes(asked) ? asked : before;
   const body = h('div', {});
-  const picker = (label, value, href_) => h('label', {class: 'field inline'}, h('span', {}, label),
-      h('select', {onchange: (e) => { location.hash = href_(e.target.value); }}, [...cores].reverse().map((c) => h('option', {value: c, selected: c === value}, c))));
+  const picker = (label, value, href_) => h('div', {class: 'field inline'}, h('label', {for: `release-${label}`}, label),
+      h('select', {id: `release-${label}`, onchange: (e) => { location.hash = href_(e.target.value); }}, [...cores].reverse().map((c) => h('option', {value: c, selected: c === value}, c))));
   replace(main,
       h('div', {class: 'title'}, h('h1', {}, `Release ${to}`),
           h('p', {class: 'lead'}, `@litertjs/core ${to} against ${from}: the newest result of each model, backend and rig on either side.`),
@@ -101,8 +101,8 @@ function outcomes(index, a, b, from, to) {
         if (cells.size === 0) return null;
         const used = (side) => index.statuses.map((_, n) => n).filter((n) => [...cells.keys()].some((k) => Number(k.split('>')[side]) === n)).reverse();
         const [befores, afters] = [used(0), used(1)];
-        return h('figure', {class: 'cross'}, h('figcaption', {}, h('strong', {}, BACKEND[name].name), h('span', {class: 'muted'}, ` ${from} down, ${to} across`)),
-            dataTable(`${BACKEND[name].name}: ${from} against ${to}`, ['', ...afters.map((n) => badge(index.statuses[n]))],
+        return h('figure', {class: 'cross'}, h('figcaption', {}, h('strong', {}, BACKEND[name].name)),
+            dataTable(`${BACKEND[name].name}: ${from} against ${to}`, [h('span', {class: 'muted'}, `${from} ↓ ${to} →`), ...afters.map((n) => badge(index.statuses[n]))],
                 befores.map((n) => [badge(index.statuses[n]), ...afters.map((m) => {
                   const c = cells.get(`${n}>${m}`);
                   return c ? h('span', {class: n === m ? 'num muted' : 'num strong'}, count(c)) : '';

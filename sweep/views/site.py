@@ -19,7 +19,8 @@ from sweep.config import Frozen
 from sweep.errors import StoreError, UsageError
 from sweep.paths import resource_dir
 from sweep.store import BadFile, iter_records
-from sweep.views.site_index import EnvironmentTable, RecordSummary, build_index, summarise
+from sweep.views.site_environment import EnvironmentTable
+from sweep.views.site_index import RecordSummary, build_index, summarise
 from sweep.views.site_libs import bundle, install_libraries
 from sweep.views.site_triage import copy_triage
 

@@ -14,7 +14,6 @@ into tables of parallel columns:
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +22,14 @@ from sweep.config import Backend
 from sweep.env import Environment
 from sweep.record import STATUSES, Record, Result
 from sweep.store import version_key
+from sweep.views.site_environment import (
+    EnvironmentTable,
+    adapter_kind,
+    browser_label,
+    environment_identity,
+    environment_label,
+    machine_label,
+)
 
 Json = dict[str, Any]
 
@@ -31,15 +38,6 @@ UNCLASSIFIED = "unclassified"
 STATUS_NAMES: tuple[str, ...] = (*STATUSES, UNCLASSIFIED)
 BACKENDS: tuple[Backend, ...] = ("wasm_xnnpack", "webgpu_mldrift", "webnn")
 GRADES = ("exact", "rounding", "precision", "divergent", "broken")
-
-_SOFTWARE = re.compile(r"swiftshader|llvmpipe|lavapipe|softpipe|basic render|\bwarp\b", re.I)
-_NOT_IDENTITY = {
-    "litertjs_core_version", "jspi", "wasm_file", "threads", "relaxed_simd", "jspi_supported",
-    "cross_origin_isolated", "clock_resolution_us", "sweep_version", "playwright_version",
-    "webgpu_features", "webgpu_limits", "memory_bytes",
-}  # fmt: skip
-"""Fields that follow from the core under test, or only describe what other fields identify."""
-_NOT_RIG = {"browser_version", "os_version", "browser_flags"}
 
 
 class ResultSummary(NamedTuple):
@@ -76,54 +74,6 @@ class RecordSummary(NamedTuple):
     results: tuple[ResultSummary, ...]
 
 
-def adapter_kind(env: Environment) -> str:
-    """`hardware`, `software`, `none` or `unknown`: as recorded, else read off the adapter's names.
-
-    Records of the 1.0 format have no `adapter_class`. Names that are no known software renderer's
-    prove nothing by themselves when they are empty: those stay `unknown`.
-    """
-    if env.adapter_class is not None:
-        return env.adapter_class
-    adapter = env.webgpu_adapter
-    if adapter is None:
-        return "unknown"
-    names = " ".join((adapter.vendor, adapter.architecture, adapter.device, adapter.description))
-    if env.adapter_is_fallback or _SOFTWARE.search(names):
-        return "software"
-    return "hardware" if names.strip() else "unknown"
-
-
-def environment_label(env: Environment, *, versions: bool = True) -> str:
-    """`machine · chromium 151.0.7922.34 headless · macOS · metal-3`, without the core version.
-
-    With `versions=False` the browser's version is left out: the label of a rig.
-    """
-    machine, *rest = _machine_parts(env)
-    return " · ".join((machine, browser_label(env, version=versions), *rest))
-
-
-def browser_label(env: Environment, *, version: bool = True) -> str:
-    """`chromium 151.0.7922.34 headless`."""
-    parts = (env.browser, env.browser_version if version else "", "headless" * env.headless)
-    return " ".join(part for part in parts if part)
-
-
-def machine_label(env: Environment) -> str:
-    """`machine · macOS · metal-3`: the environment without its browser."""
-    return " · ".join(_machine_parts(env))
-
-
-def _machine_parts(env: Environment) -> list[str]:
-    adapter = env.webgpu_adapter
-    parts = [
-        env.os,
-        (adapter.architecture or adapter.vendor) if adapter else "",
-        f"leg {env.leg}" if env.leg not in (None, "default") else "",
-        env.precision if env.precision not in (None, "default") else "",
-    ]
-    return [env.machine_label, *(part for part in parts if part)]
-
-
 def delegation_share(result: Result) -> float | None:
     """Operators on the GPU ÷ all operators, 0…1; None for wasm and where nothing was reported."""
     if result.backend == "wasm_xnnpack":
@@ -133,36 +83,6 @@ def delegation_share(result: Result) -> float | None:
         total = facts.ops_on_gpu + facts.ops_on_cpu
         return round(facts.ops_on_gpu / total, 4) if total else None
     return 1.0 if result.full_delegation else None
-
-
-class EnvironmentTable:
-    """Environments by identity, numbered in order of arrival; facts are those of the newest core."""
-
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
-        self.environments: list[Environment] = []
-        self.rig_keys: list[str] = []
-
-    def add(self, env: Environment) -> int:
-        """The number of this environment, the same for equal environments of any core version."""
-        number = self._number.setdefault(_identity(env), len(self.environments))
-        if number == len(self.environments):
-            self.environments.append(env)
-            self.rig_keys.append(_identity(env, rig=True))
-        elif self.environments[number] != env:
-            self.environments[number] = max(self.environments[number], env, key=_newness)
-        return number
-
-
-def _newness(env: Environment) -> tuple[object, ...]:
-    return (version_key(env.litertjs_core_version), env.model_dump_json())
-
-
-def _identity(env: Environment, *, rig: bool = False) -> str:
-    leave_out = _NOT_IDENTITY | (_NOT_RIG if rig else set())
-    # Threaded and single-threaded wasm are never one baseline; how many threads follows the CPU.
-    threaded = env.threads is not None and env.threads > 1
-    return f"{env.model_dump_json(exclude=leave_out)}{threaded}"
 
 
 def summarise(record: Record, place: str, table: EnvironmentTable) -> RecordSummary:
@@ -346,7 +266,7 @@ def _order_environments(table: EnvironmentTable) -> tuple[list[Json], list[int],
     order = sorted(
         range(len(table.environments)),
         key=lambda n: (environment_label(table.environments[n]), table.rig_keys[n],
-                       _identity(table.environments[n])),
+                       environment_identity(table.environments[n])),
     )  # fmt: skip
     number: dict[str, int] = {}
     rigs: list[Json] = []
