@@ -183,9 +183,12 @@ async def launched(plan: LaunchPlan) -> AsyncIterator[LaunchedBrowser]:
             await browser.close()
 
 
-def leftovers() -> set[str]:
-    # Playwright removes its own directory only when the driver ends, which is after each test.
-    return {p.name for p in Path(tempfile.gettempdir()).iterdir() if "litertjs-sweep-" in p.name}
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory of this test's own, with a path short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t-", ignore_cleanup_errors=True) as directory:
+        monkeypatch.setattr(tempfile, "tempdir", directory)
+        yield Path(directory)
 
 
 def lives(process: psutil.Process) -> bool:
@@ -227,8 +230,9 @@ async def test_without_webgpu_the_page_has_no_trace_of_it(page_url: str) -> None
 
 
 @pytest.mark.browser
-async def test_a_hung_browser_is_killed_with_all_its_processes(page_url: str) -> None:
-    before = leftovers()
+async def test_a_hung_browser_is_killed_with_all_its_processes(
+    page_url: str, scratch: Path
+) -> None:
     async with launched(launch_plan()) as browser:
         page = await browser.context.new_page()
         await page.goto(page_url)
@@ -239,17 +243,16 @@ async def test_a_hung_browser_is_killed_with_all_its_processes(page_url: str) ->
             await asyncio.wait_for(page.evaluate("1"), 0.5)
         family = [browser.process, *browser.process.children(recursive=True)]
         assert len(family) >= 4  # browser, zygote, gpu, renderer
-        assert len(leftovers() - before) == 1
+        assert len(list(scratch.iterdir())) == 1
         async with asyncio.timeout(8):
             await browser.kill()
             await closed.wait()
         assert [p for p in family if lives(p)] == []
-        assert leftovers() == before
+        assert not list(scratch.iterdir())
 
 
 @pytest.mark.browser
-async def test_a_browser_that_dies_by_itself_leaves_nothing(page_url: str) -> None:
-    before = leftovers()
+async def test_a_browser_that_dies_by_itself_leaves_nothing(page_url: str, scratch: Path) -> None:
     async with launched(launch_plan()) as browser:
         page = await browser.context.new_page()
         await page.goto(page_url)
@@ -260,15 +263,14 @@ async def test_a_browser_that_dies_by_itself_leaves_nothing(page_url: str) -> No
         browser.process.kill()
         async with asyncio.timeout(8):
             await closed.wait()
-            while leftovers() != before or any(map(lives, family)):  # noqa: ASYNC110
+            while list(scratch.iterdir()) or any(map(lives, family)):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
 
-async def test_a_browser_that_does_not_start_says_why(tmp_path: Path) -> None:
-    before = leftovers()
+async def test_a_browser_that_does_not_start_says_why(tmp_path: Path, scratch: Path) -> None:
     path = program(tmp_path / "chrome", b"#!/bin/sh\necho 'No usable sandbox!' >&2\nexit 1\n")
     choice = BrowserChoice(executable=path, kind="explicit", name="chrome", version="1")
     async with async_playwright() as playwright:
         with pytest.raises(EnvironmentProblem, match=r"sandbox work.*NO_SANDBOX=1"):
             await launch(playwright, choice, launch_plan())
-    assert leftovers() == before
+    assert not list(scratch.iterdir())
