@@ -29,7 +29,11 @@ COMMANDS: dict[str, str] = {
     "model": "sweep.cli.model:model_command",
     "evaluate": "sweep.cli.evaluate:evaluate_command",
     "validate": "sweep.cli.validate:validate_command",
+    "diff": "sweep.cli.diff:diff_command",
+    "report": "sweep.cli.report:report_command",
     "card": "sweep.cli.card:card_command",
+    "site": "sweep.cli.site:site_command",
+    "serve": "sweep.cli.serve:serve_command",
     "export": "sweep.cli.export:export_command",
     "import": "sweep.cli.import_:import_command",
 }
