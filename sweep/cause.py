@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweep.console import ConsoleFacts
+from sweep.config import Frozen
+from sweep.console import ConsoleFacts, normalise
 from sweep.protocol import GpuError
 from sweep.record import Cause, ComparisonRecord
 from sweep.tolerance import Grade
@@ -44,20 +45,34 @@ def all_non_finite(comparison: ComparisonRecord) -> bool:
     return elements > 0 and non_finite_counts(comparison) == (elements, elements)
 
 
-def invalid_gpu_work(console: ConsoleFacts, gpu_errors: Sequence[GpuError]) -> str | None:
-    """The first report that the browser refused GPU commands; None when there is none."""
-    for error in gpu_errors:
-        if error.kind != "device_lost":
-            return f"{error.kind}: {error.message.strip().splitlines()[0]}"
-    if console.gpu_validation:
-        return console.gpu_validation[0].text.splitlines()[0]
-    return None
+class Refusal(Frozen):
+    """GPU commands that the browser refused, so that what they should have written was not."""
+
+    message: str
+    out_of_memory: bool
+    """Refused for lack of memory, whatever became invalid by it."""
+    validation: bool
+    """Some command was invalid."""
+
+
+def refused_gpu_work(console: ConsoleFacts, gpu_errors: Sequence[GpuError]) -> Refusal | None:
+    """What the browser refused (`uncapturederror` events and console); None when nothing."""
+    by_kind = {error.kind: error.message for error in reversed(gpu_errors)}
+    messages = [by_kind[k] for k in ("out-of-memory", "validation", "internal") if k in by_kind]
+    messages += [line.text for line in console.gpu_validation]
+    if not messages:
+        return None
+    return Refusal(
+        message=normalise(messages[0]).splitlines()[0],
+        out_of_memory="out-of-memory" in by_kind,
+        validation="validation" in by_kind or bool(console.gpu_validation),
+    )
 
 
 def mismatch_cause(
     judged: Sequence[ComparisonRecord],
     *,
-    refused: bool,
+    invalid: bool,
     unstable: bool,
     partial: bool,
     pattern_kind: str | None,
@@ -66,13 +81,13 @@ def mismatch_cause(
 
     Args:
         judged: comparisons with the reference that decided, right ones included.
-        refused: the GPU refused commands.
+        invalid: the GPU refused commands because they were invalid.
         unstable: runs on the same input differ.
         partial: some operators are known to have run on the CPU.
         pattern_kind: how the worst output's error looks (`scaled`, `permuted`, …).
     """
     bad = [c for c in judged if wrong(c)]
-    if refused:
+    if invalid:
         return "gpu_validation_error"
     if any(c.facts.nonfinite_positions_differ and _only_measured(c) for c in bad):
         return "nan_gpu_only"

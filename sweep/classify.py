@@ -24,7 +24,9 @@ the desktop reference only; without one it is `unverified`: a reference does not
 
 Non-finite values. At the same positions on both sides they are no error, and the finite elements
 decide; where an output has none on either side the run is `unverified` with cause `nan_both`.
-A wasm reference that is non-finite where the backend is not cannot be used (`reference_invalid`).
+A wasm reference that is non-finite where the backend is not cannot be used (`reference_invalid`),
+nor one whose outputs are all zero where the backend's are not, unless the desktop reference is
+there to arbitrate.
 """
 
 from __future__ import annotations
@@ -33,14 +35,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sweep.cause import (
+    Refusal,
     all_non_finite,
-    invalid_gpu_work,
     mismatch_cause,
     non_finite_counts,
+    refused_gpu_work,
     wrong,
 )
 from sweep.console import ConsoleFacts
-from sweep.failure import failure_of, telling_line
+from sweep.failure import failure_of, lost_device, telling_line
 from sweep.flags import SUSPICIOUS_FLAGS, flags_of, unstable
 from sweep.protocol import Measurement
 from sweep.reasons import (
@@ -148,9 +151,11 @@ def _decide(
     comparisons: Sequence[ComparisonRecord],
     context: VerdictContext,
 ) -> Verdict:
-    refused = invalid_gpu_work(console, measurement.gpu_errors)
+    refused = refused_gpu_work(console, measurement.gpu_errors)
     on_gpu = context.backend != "wasm_xnnpack"
-    failure_cause: Cause = "gpu_validation_error" if refused and on_gpu else "unknown"
+    failure_cause: Cause = "unknown"
+    if on_gpu and refused and refused.validation:
+        failure_cause = "gpu_validation_error"
     failure = failure_of(measurement, console, model_bytes=context.model_bytes)
     if failure is not None:
         unavailable = failure.status == "unavailable"
@@ -174,13 +179,13 @@ def _decide(
             loads=True,
             runs=False,
         )
-    lost = next((e for e in measurement.gpu_errors if e.kind == "device_lost"), None)
-    if on_gpu and lost and not lost.message.startswith("destroyed"):
+    lost = lost_device(measurement)
+    if on_gpu and lost:
         return Verdict(
             status="run_failed",
             failure_class="device_lost",
-            error=f"the GPU device was lost: {lost.message}",
-            reason=f"The GPU device was lost during the job ({lost.message})",
+            error=f"the GPU device was lost: {lost}",
+            reason=f"The GPU device was lost during the job ({lost})",
             cause=failure_cause,
             loads=True,
             runs=False,
@@ -203,7 +208,7 @@ def _judge_values(
     console: ConsoleFacts,
     comparisons: Sequence[ComparisonRecord],
     context: VerdictContext,
-    refused: str | None,
+    refused: Refusal | None,
 ) -> Verdict:
     references, invalid = _references(comparisons, context)
     right = tuple(a for a, judged in references.items() if not any(wrong(c) for c in judged))
@@ -213,10 +218,10 @@ def _judge_values(
     if refused is not None:
         return Verdict(
             status="run_failed",
-            failure_class="backend_error",
-            error=refused,
-            reason=f"The GPU refused commands, so the values prove nothing: {refused}",
-            cause="gpu_validation_error",
+            failure_class="memory_ceiling" if refused.out_of_memory else "backend_error",
+            error=refused.message,
+            reason=f"The GPU refused commands, so the values prove nothing: {refused.message}",
+            cause="gpu_validation_error" if refused.validation else "unknown",
             loads=True,
             runs=False,
         )
@@ -274,6 +279,8 @@ def _references(
         problem = "the wasm run disagrees with the desktop reference"
     elif any(_reference_non_finite(c) for c in by["wasm"]):
         problem = "the wasm run gave non-finite values where this backend did not"
+    elif by["wasm"] and not by["desktop"] and all(_only_reference_zero(c) for c in by["wasm"]):
+        problem = "the wasm run gave nothing but zeros, which no desktop reference confirms"
     if problem:
         by["wasm"] = []
     return {against: judged for against, judged in by.items() if judged}, problem
@@ -299,10 +306,14 @@ def _reference_non_finite(comparison: ComparisonRecord) -> bool:
     return reference > measured
 
 
+def _only_reference_zero(comparison: ComparisonRecord) -> bool:
+    return comparison.facts.reference.all_zero and not comparison.facts.measured.all_zero
+
+
 def _mismatch(
     references: dict[Against, list[ComparisonRecord]],
     context: VerdictContext,
-    refused: str | None,
+    refused: Refusal | None,
     partial: bool,
 ) -> Verdict:
     # The reference it agrees with best: the milder charge is the one that stands on any account.
@@ -315,7 +326,7 @@ def _mismatch(
     )
     cause = mismatch_cause(
         judged,
-        refused=refused is not None,
+        invalid=refused is not None and refused.validation,
         unstable=context.mismatch_after_first_run or unstable(context),
         partial=partial,
         pattern_kind=context.pattern_kind,
@@ -326,7 +337,7 @@ def _mismatch(
     if context.mismatch_after_first_run:
         reason += "; the first run was right, a later one on the same input was not"
     if refused:
-        reason += f"; the GPU refused commands: {refused}"
+        reason += f"; the GPU refused commands: {refused.message}"
     elif partial:
         reason += "; a part ran on the CPU"
     return Verdict(

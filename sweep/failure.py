@@ -87,6 +87,14 @@ def failure_of(
     )
 
 
+def lost_device(measurement: Measurement) -> str | None:
+    """Why the GPU device was lost; None when it was not, or when the page destroyed it in order."""
+    for error in measurement.gpu_errors:
+        if error.kind == "device_lost" and not error.message.startswith("destroyed"):
+            return normalise(error.message)
+    return None
+
+
 def _status_of(stage: Stage, failure_class: str) -> Status:
     if failure_class == "backend_unavailable":
         return "unavailable"
@@ -101,8 +109,7 @@ def _class_of(
         return error.kind
     if error.kind == "not_offered":
         return "backend_unavailable"
-    lost = any(e.kind == "device_lost" for e in measurement.gpu_errors)
-    if _DEVICE_LOST.search(error.message) or (on_gpu and lost):
+    if _DEVICE_LOST.search(error.message) or (on_gpu and lost_device(measurement)):
         return "device_lost"
     if on_gpu and _unavailable(measurement, error):
         return "backend_unavailable"
@@ -187,8 +194,8 @@ def _reason(
 
 def telling_line(console: ConsoleFacts, stage: Stage | None = None) -> str | None:
     """The console line that explains a failure best: fatal, then GPU validation, then an error."""
-    fatal = [line for line in console.fatal if not line.text.startswith("Aborted(")]
     # The most specific fatal line comes first: the operator, then the allocation that it spoilt.
+    fatal = sorted(console.fatal, key=lambda line: line.text.startswith("Aborted("))
     for lines in (fatal, console.gpu_validation):
         if lines:
             return lines[0].text.splitlines()[0]
