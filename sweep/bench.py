@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from playwright.async_api import async_playwright
 
-from sweep.browser import BrowserChoice, launch
+from sweep.browser import BrowserChoice, launch, launch_plan
 from sweep.config import Backend, SweepConfig
 from sweep.env import Environment, HostFacts, build_environment, host_facts
 from sweep.host import BrowserHost, browser_host
@@ -52,6 +52,10 @@ class Bench:
                 init_script=self.init_script,
             )
         return self._sessions[backend]
+
+    async def probe(self) -> Measurement:
+        """What runtime and adapter are here, without a model."""
+        return await self.session("webgpu_mldrift").probe()
 
     async def recycle(self, backend: Backend) -> None:
         """Makes the backend's next job start in a fresh page (or context, or browser)."""
@@ -97,7 +101,7 @@ async def open_bench(
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve_pages())
         playwright = await stack.enter_async_context(async_playwright())
-        plan = browser.plan(webgpu=config.leg.webgpu, server_origin=server.origin)
+        plan = launch_plan(webgpu=config.leg.webgpu)
         host = await stack.enter_async_context(
             browser_host(lambda: launch(playwright, browser, plan, headed=headed))
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sweep.bench import Bench
-from sweep.classify import Verdict, VerdictContext, agrees_with, classify
+from sweep.classify import SUSPICIOUS_FLAGS, Verdict, VerdictContext, agrees_with, classify
 from sweep.config import Backend, SweepConfig
 from sweep.console import ConsoleFacts, read_console
 from sweep.env import load_average
@@ -129,7 +129,7 @@ async def _measure_backend(
     if bench.config.isolation != "reuse":
         await bench.recycle(backend)
     outcome = await _measure_once(bench, prepared, backend, desktop, wasm, outcomes)
-    clean = outcome.verdict.status == "pass" and not outcome.verdict.flags
+    clean = outcome.verdict.status == "pass" and not SUSPICIOUS_FLAGS & set(outcome.verdict.flags)
     if clean or outcome.measurement.fresh_page:
         return outcome
     _discard_outputs([outcome])

@@ -36,3 +36,8 @@ def resource_dir(name: Resource) -> Path:
     directory = installed if installed.is_dir() else package.parent / name
     assert directory.is_dir(), f"{name} is missing from the installation at {package}"
     return directory
+
+
+def data_dir() -> Path:
+    """The per-user directory of results that were not given a place of their own."""
+    return platformdirs.user_data_path("litertjs-sweep", appauthor=False)

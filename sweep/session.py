@@ -136,6 +136,22 @@ class PageSession:
             except (PlaywrightError, TimeoutError):
                 await self._host.kill()
 
+    async def probe(self) -> Measurement:
+        """Opens the page if needed and returns only what it says of runtime and adapter."""
+        self._log = ConsoleLog()
+        error: StageError | None = None
+        try:
+            if not self.usable:
+                await self._open()
+        except StageFailed as failed:
+            error = failed.error
+        return Measurement(
+            backend="webgpu_mldrift",
+            reached=None if error else "init",
+            error=error,
+            runtime=self._runtime,
+        )
+
     async def run(self, job: Job) -> Measurement:
         """Runs one job and returns all that it brought back."""
         self._log = ConsoleLog()

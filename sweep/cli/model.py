@@ -62,7 +62,7 @@ def model_command(
     from sweep.errors import UsageError
     from sweep.paths import data_dir
     from sweep.store import dump_json, dump_record
-    from sweep.views.table import sweep_table
+    from sweep.views.table import reasons, sweep_table
 
     entries = [
         CatalogEntry(model_id=model_id_of(source), source=source, license="not stated")
@@ -114,6 +114,8 @@ def model_command(
     else:
         console = Console()
         console.print(sweep_table(outcome.records))
+        for line in reasons(outcome.records):
+            console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
         describe_environments(outcome.records, console)
         for path in outcome.paths:
             console.print(f"Record: {path}", highlight=False, soft_wrap=True)

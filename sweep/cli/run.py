@@ -58,7 +58,7 @@ def run_command(
     from sweep.cli.progress import sweep_progress
     from sweep.cli.sweeping import describe_environments, exit_code, run_sweep, today
     from sweep.paths import resource_dir
-    from sweep.views.table import sweep_table
+    from sweep.views.table import reasons, sweep_table
 
     path = catalog or resource_dir("configs") / "catalogs" / "starter.toml"
     loaded = load_catalog(path)
@@ -98,6 +98,8 @@ def run_command(
             )
         )
     console.print(sweep_table(outcome.records))
+    for line in reasons(outcome.records):
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
     describe_environments(outcome.records, console)
     if outcome.paths:
         console.print(f"{len(outcome.paths)} records in {outcome.paths[0].parent}")

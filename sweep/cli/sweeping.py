@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sweep.bench import open_bench
+from sweep.bench import Bench, open_bench
 from sweep.browser import find_browser
 from sweep.catalog import CatalogEntry
 from sweep.config import SweepConfig
@@ -80,7 +80,7 @@ async def run_sweep(
                 )
 
 
-async def _require_hardware(bench) -> None:  # type: ignore[no-untyped-def]
+async def _require_hardware(bench: Bench) -> None:
     probe = await bench.probe()
     found = bench.environment(probe).adapter_class
     if found != "hardware":

@@ -33,9 +33,8 @@ def sweep_table(records: Sequence[Record]) -> Table:
     """Model × backend: status, delegation, match, error and p50."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("Model", "Backend", "Status", "Delegation", "Match", "NRMSE"):
-        table.add_column(name, no_wrap=name in ("Backend", "Status"))
-    table.add_column("p50 ms", justify="right")
-    table.add_column("Why")
+        table.add_column(name, no_wrap=name != "Model", overflow="fold")
+    table.add_column("p50 ms", justify="right", no_wrap=True)
     for record in records:
         for index, result in enumerate(record.results):
             table.add_row(
@@ -46,9 +45,18 @@ def sweep_table(records: Sequence[Record]) -> Table:
                 match_text(result),
                 error_text(result),
                 latency_text(result),
-                Text(_why(result), style="dim"),
             )
     return table
+
+
+def reasons(records: Sequence[Record]) -> list[str]:
+    """One line per result that is not a pass: why."""
+    return [
+        f"{record.model_id} on {result.backend}: {result.status}: {_why(result)}"
+        for record in records
+        for result in record.results
+        if result.status != "pass"
+    ]
 
 
 def delegation_text(result: Result) -> str:
@@ -64,10 +72,10 @@ def delegation_text(result: Result) -> str:
 
 
 def match_text(result: Result) -> str:
-    """The grade, and what it was verified against."""
+    """The grade of the worst output."""
     if result.grade is None:
         return "-"
-    return f"{result.grade} ({'+'.join(result.verified_against) or 'nothing'})"
+    return result.grade
 
 
 def error_text(result: Result) -> str:
@@ -85,6 +93,4 @@ def latency_text(result: Result) -> str:
 
 
 def _why(result: Result) -> str:
-    if result.status == "pass":
-        return ""
-    return next(iter((result.reason or result.error or "").splitlines()), "")[:160]
+    return next(iter((result.reason or result.error or "").splitlines()), "")[:300]
