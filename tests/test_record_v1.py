@@ -59,6 +59,7 @@ def through_2_0(value: dict[str, Any]) -> dict[str, Any]:
 
 
 WASM = result("wasm_xnnpack")
+INVALID = "warning: [Invalid CommandBuffer] is invalid due to a previous error."
 LOST = "error: ERROR: Failed to allocate tensors"
 
 
@@ -136,8 +137,17 @@ def test_2_0_records_can_be_said_in_1_0(shared_dir: Path) -> None:
         (result("wasm_xnnpack", delegation_evidence=[LOST]), result(output_match=False),
          "unverified", "reference_invalid"),
         (None, result(), "unverified", None),
-        (WASM, result(delegation_evidence=["error: [Invalid CommandBuffer] is invalid."]),
-         "unverified", "gpu_validation_error"),
+        # Commands that the GPU refused: agreement proves nothing, disagreement stays one.
+        (WASM, result(delegation_evidence=[INVALID]), "run_failed", "gpu_validation_error"),
+        (WASM, result(delegation_evidence=[INVALID], output_match=False),
+         "output_mismatch", "gpu_validation_error"),
+        (None, result(delegation_evidence=[INVALID], output_match=False),
+         "run_failed", "gpu_validation_error"),
+        # The runtime went back to the CPU: its failed attempt to delegate is no failure.
+        (WASM, result(full_delegation=False, delegation_evidence=[
+            "error: ERROR: Node number 3 (X) failed to prepare.",
+            "error: ERROR: Restored original execution plan after delegate application failure.",
+         ]), "fallback", None),
     ],
 )  # fmt: skip
 def test_verdicts_say_no_more_than_the_record(
