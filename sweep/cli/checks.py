@@ -8,22 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweep.catalog import Catalog, CatalogEntry
-from sweep.config import DEFAULT_BACKENDS, Leg, SweepConfig, Timeouts
+from sweep.config import DEFAULT_BACKENDS, SweepConfig, Timeouts
 from sweep.errors import UsageError
+from sweep.profiles import find_leg
 from sweep.record import STATUSES
-
-LEGS: dict[str, Leg] = {
-    leg.name: leg
-    for leg in (
-        Leg(),
-        Leg(name="jspi-off", jspi=False),
-        Leg(name="threads", threads=True),
-        Leg(name="no-webgpu", webgpu=False),
-        Leg(name="fp16", precision="fp16"),
-        Leg(name="fp32", precision="fp32"),
-    )
-}
-"""Legs that can be named on the command line."""
 
 
 def make_config(
@@ -39,8 +27,6 @@ def make_config(
     Raises:
         UsageError: a value that cannot be.
     """
-    if leg not in LEGS:
-        raise UsageError(f"There is no leg {leg!r}. Legs: {', '.join(LEGS)}.")
     try:
         limits = Timeouts()
         if timeout is not None:
@@ -48,7 +34,7 @@ def make_config(
         return SweepConfig(
             core_version=core,
             backends=tuple(backends) if backends else DEFAULT_BACKENDS,  # type: ignore[arg-type]  # validated here
-            leg=LEGS[leg],
+            leg=find_leg(leg),
             timeouts=limits,
             **fields,
         )
