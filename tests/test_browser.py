@@ -15,6 +15,7 @@ import psutil
 import pytest
 from playwright.async_api import async_playwright
 
+from sweep import browser_search
 from sweep.browser import (
     BrowserChoice,
     LaunchedBrowser,
@@ -105,6 +106,37 @@ async def test_a_browser_on_path_is_used_and_nothing_found_says_what_was_tried(
     program(tmp_path / "chromium", b"#!/bin/sh\necho Chromium 156.0.1.2 built on Debian\n")
     choice = await find_browser()
     assert (choice.kind, choice.name, choice.version) == ("system", "chromium", "156.0.1.2")
+
+
+async def test_setup_falls_back_from_the_download_to_the_systems_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_download(*_: str) -> str:
+        return "getaddrinfo ENOTFOUND"
+
+    monkeypatch.delenv(BROWSER_ENV, raising=False)
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "none"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(browser_search, "_run_playwright", no_download)
+    monkeypatch.setattr(browser_search, "_can_apt", lambda: True)
+    apt = (
+        "#!/bin/sh\n"
+        f"echo $DEBIAN_FRONTEND $@ >> {tmp_path}/calls\n"
+        "[ $1 = install ] || exit 0\n"
+        f"printf '#!/bin/sh\\necho Chromium 156.0.1\\n' > {tmp_path}/chromium\n"
+        f"/bin/chmod 755 {tmp_path}/chromium\n"
+    )
+    program(tmp_path / "apt-get", b"#!/bin/sh\necho no such mirror >&2; exit 100\n")
+    with pytest.raises(EnvironmentProblem) as caught:
+        await find_browser(install=True)
+    assert "could not be downloaded: getaddrinfo ENOTFOUND" in str(caught.value)
+    assert "apt-get install failed: no such mirror" in str(caught.value)
+    program(tmp_path / "apt-get", apt.encode())
+    assert (await find_browser(install=True)).version == "156.0.1"
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "noninteractive update",
+        "noninteractive install -y --no-install-recommends chromium",
+    ]
 
 
 # --- flags ---------------------------------------------------------------------------------------
