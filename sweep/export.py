@@ -138,7 +138,7 @@ COLUMNS: tuple[Column, ...] = (
            lambda r, x: r.variant_of),
     Column("provenance", "text", "`measured`, or `example` for synthetic fixtures.",
            lambda r, x: x.provenance),
-    Column("schema_version", "text", "Format the record was read from.",
+    Column("schema_version", "text", "Format the record was made in: `1.0` for imported ones.",
            lambda r, x: r.imported_from or r.schema_version),
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,4 +50,6 @@ def _check(path: Path, *, named: bool) -> FileCheck:
             raise RecordError(f"{path}: model_id is {record.model_id!r}, not the file's name.")
     except RecordError as error:
         return FileCheck(path=path, schema_version=None, problem=str(error))
-    return FileCheck(path=path, schema_version=record.imported_from or "2.0", problem=None)
+    # Of the file, not of the record: an imported one was written anew.
+    version = json.loads(path.read_bytes())["schema_version"]
+    return FileCheck(path=path, schema_version=version, problem=None)

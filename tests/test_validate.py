@@ -8,7 +8,9 @@ from typer.testing import CliRunner
 
 from sweep.cli.validate import validate_command
 from sweep.record import Record
-from sweep.store import write_record
+from sweep.record_v1 import dump_v1
+from sweep.store import read_record, write_record
+from sweep.validate import validate_paths
 from tests.make_records import make_record
 
 app = typer.Typer()
@@ -37,6 +39,14 @@ def test_each_file_has_its_result(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, [str(tmp_path / "absent.json")])
     assert run.exit_code == 1
     assert "no such file" in run.output
+
+
+def test_the_version_is_that_of_the_file(tmp_path: Path) -> None:
+    record = Record.model_validate(make_record("m", statuses=("pass", "pass")))
+    old = tmp_path / "m.json"
+    old.write_bytes(dump_v1(record))
+    imported = write_record(tmp_path / "data", read_record(old))
+    assert [c.schema_version for c in validate_paths([old, imported])] == ["1.0", "2.0"]
 
 
 def test_a_directory_without_records_is_no_success(tmp_path: Path) -> None:
