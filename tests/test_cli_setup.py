@@ -117,6 +117,10 @@ def test_every_command_is_registered() -> None:
                 defined.add(f"{module.name}:{name}")
     registered = set(cli.COMMANDS.values())
     assert {place for place in registered if place.endswith("_command")} == defined
+    helped = run("--help")
+    assert helped.returncode == 0, helped.stderr
+    assert all(f" {name} " in helped.stdout for name in cli.COMMANDS)
+    assert "--core" in run("setup", "-h").stdout
 
 
 # --- doctor --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The console script: registers commands, and turns errors into messages and exit codes.
+"""The console script: finds the command, and turns errors into messages and exit codes.
 
 Exit codes, the same for every command (docs/exit-codes.md):
 0 done · 1 done, but something could not be measured or is invalid · 2 usage or catalog error ·
@@ -12,11 +12,12 @@ import importlib
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from sweep import __version__
 from sweep.errors import SweepError
@@ -41,14 +42,39 @@ COMMANDS: dict[str, str] = {
 
 INTERRUPTED = 130
 
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class LazyCommands(TyperGroup):
+    """The commands of the table; only the one that is called is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            function, found = found, typer.Typer(add_completion=False, context_settings=CONTEXT)
+            found.command(cmd_name)(function)
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
     name="litertjs-sweep",
+    cls=LazyCommands,
     help="Measure whether .tflite models load, run, delegate and give the right numbers in "
     "browsers through LiteRT.js.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
 
 log = logging.getLogger("sweep")
@@ -86,20 +112,6 @@ def options(
             raise typer.BadParameter(str(error), param_hint="--log-file") from error
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
         log.addHandler(file)
-
-
-def register(commands: dict[str, str]) -> None:
-    """Put commands into the app."""
-    for name, place in commands.items():
-        module, _, attribute = place.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
-
-
-register(COMMANDS)
 
 
 def main() -> None:
