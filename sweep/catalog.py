@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 
 from sweep.config import Backend, Frozen
 from sweep.errors import CatalogError
@@ -23,7 +29,18 @@ from sweep.toml_lines import key_lines, line_of
 
 MAX_CATALOG_BYTES = 16 << 20
 
-Dimension = Annotated[int, Field(ge=1, le=1 << 31)]
+
+def _dims_in_words(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return check(value)
+    except ValidationError:
+        raise ValueError(
+            f"write one dimension from 1 up, or a whole shape as a list, not {_short(value)}"
+        ) from None
+
+
+Dimension = Annotated[int, Field(ge=1, le=1 << 31, strict=True)]
+Dims = Annotated[Dimension | list[Dimension], WrapValidator(_dims_in_words)]
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=60)]
 Location = tuple[str | int, ...]
 
@@ -39,7 +56,7 @@ class CatalogEntry(Frozen):
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     inputs: dict[str, InputRule] = Field(default_factory=dict)
     """By input name: how to fill it where the default is not what the model expects."""
-    dims: dict[str, Dimension | list[Dimension]] = Field(default_factory=dict)
+    dims: dict[str, Dims] = Field(default_factory=dict)
     """By input name: an int for every dynamic dimension of it, or its whole shape."""
     input_spec: str | None = None
     """1.0: shapes and dtypes of all inputs in order. Not needed for a normal model."""
@@ -147,9 +164,16 @@ def parse_input_spec(text: str) -> tuple[tuple[tuple[int, ...], str], ...]:
 
 def explain(error: ValidationError) -> list[tuple[Location, str]]:
     """Each defect of a ValidationError as (field path, words for a person)."""
-    explained = []
-    for item in error.errors(include_url=False):
-        place = tuple(part for part in item["loc"] if not _is_branch(part))
+    explained: list[tuple[Location, str]] = []
+    items = error.errors(include_url=False)
+    deepest = [item["loc"] for item in items]
+    for item in items:
+        here = item["loc"]
+        if item["type"] == "too_short" and any(
+            other[: len(here)] == here and len(other) > len(here) for other in deepest
+        ):
+            continue  # only too short because its items are wrong, which is said of them
+        place = tuple(part for part in here if not _is_branch(part))
         name = ".".join(str(part) for part in place)
         match item["type"]:
             case "extra_forbidden":
