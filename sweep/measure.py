@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sweep.bench import Bench
-from sweep.classify import SUSPICIOUS_FLAGS, Verdict, VerdictContext, agrees_with, classify
+from sweep.classify import SUSPICIOUS_FLAGS, Verdict, VerdictContext, agrees_with, classify, fell_back
 from sweep.config import Backend, SweepConfig
 from sweep.console import ConsoleFacts, read_console
 from sweep.env import load_average
@@ -173,6 +173,8 @@ async def _measure_once(
             backend=backend,
             wasm_sound=wasm is not None,
             wasm_status=wasm_outcome.verdict.status if wasm_outcome else None,
+            wasm_failure_class=wasm_outcome.verdict.failure_class if wasm_outcome else None,
+            model_bytes=prepared.facts.bytes,
             desktop_status=desktop.reference.status,
             wasm_agrees_with_desktop=_matches_desktop(wasm_outcome),
             graph_computes=prepared.computes,
@@ -295,6 +297,7 @@ def _result(bench: Bench, backend: Backend, outcome: BackendOutcome, date: str) 
             update={
                 "fully_accelerated": measurement.fully_accelerated,
                 "accelerator": measurement.accelerator,
+                "fallback": fell_back(measurement, outcome.console) if verdict.loads else None,
             }
         ),
         evidence=outcome.console.evidence,

@@ -13,7 +13,7 @@ from sweep.catalog import CatalogEntry
 from sweep.config import SweepConfig
 from sweep.errors import ModelError, SourceError
 from sweep.inputs import InputPlan, draw_inputs, input_spec, plan_inputs
-from sweep.model import ModelFacts, graph_computes, inspect_model
+from sweep.model import ModelFacts, rounding_may_differ, inspect_model
 from sweep.record import InputRecord
 from sweep.sources import FetchOptions, ModelCache, fetch_model, parse_source
 
@@ -32,7 +32,7 @@ class Prepared:
     inputs: tuple[InputRecord, ...]
     input_spec: str
     computes: bool
-    """False for graphs that only move data."""
+    """Whether two right implementations may differ in the last bits."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _inspect_and_draw(
         sets=sets,
         inputs=_input_records(plan, sets),
         input_spec=entry.input_spec or input_spec(plan, facts.signatures[0].key),
-        computes=graph_computes(path),
+        computes=rounding_may_differ(path),
     )
 
 
@@ -102,7 +102,7 @@ def _input_records(plan: InputPlan, sets: tuple[InputSet, ...]) -> tuple[InputRe
             shape=item.shape,
             rule=item.rule,
             sha256=tuple(
-                hashlib.sha256(np.ascontiguousarray(s[item.signature][item.name])).hexdigest()
+                hashlib.sha256(s[item.signature][item.name].tobytes()).hexdigest()
                 for s in sets
                 if item.name in s.get(item.signature, {})
             ),

@@ -400,7 +400,7 @@ class PageSession:
         progress.reached = "warmup"
         plan = job.timed
         if plan is None:
-            ask = {"minRuns": 1, "maxRuns": 1, "batch": 1, "budgetMs": 0, "relativeHalfWidth": 0}
+            ask: dict[str, float] = {"minRuns": 1, "maxRuns": 1, "batch": 1, "budgetMs": 0, "relativeHalfWidth": 0}
         else:
             ask = {
                 "minRuns": plan.min_runs,

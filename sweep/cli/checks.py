@@ -33,7 +33,7 @@ def make_config(
             limits = Timeouts.model_validate(dict.fromkeys(Timeouts.model_fields, timeout))
         return SweepConfig(
             core_version=core,
-            backends=tuple(backends) if backends else DEFAULT_BACKENDS,  # type: ignore[arg-type]  # validated here
+            backends=tuple(backends) if backends else DEFAULT_BACKENDS,
             leg=find_leg(leg),
             timeouts=limits,
             **fields,

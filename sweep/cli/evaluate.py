@@ -31,7 +31,8 @@ def evaluate_command(
     """
     from sweep.cli.checks import make_config
     from sweep.cli.progress import sweep_progress
-    from sweep.cli.sweeping import run_sweep, today
+    from sweep.cli.sweeping import today
+    from sweep.sweeper import run_sweep
     from sweep.truth import evaluate, read_truth, truth_entries
 
     console = Console()

@@ -30,6 +30,8 @@ COMMANDS: dict[str, str] = {
     "model": "sweep.cli.model:model_command",
     "evaluate": "sweep.cli.evaluate:evaluate_command",
     "validate": "sweep.cli.validate:validate_command",
+    "releases": "sweep.cli.releases:releases_command",
+    "release-sweep": "sweep.cli.release_sweep:release_sweep_command",
     "diff": "sweep.cli.diff:diff_command",
     "report": "sweep.cli.report:report_command",
     "card": "sweep.cli.card:card_command",

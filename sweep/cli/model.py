@@ -56,12 +56,12 @@ def model_command(
         describe_environments,
         exit_code,
         model_id_of,
-        run_sweep,
         today,
     )
     from sweep.errors import UsageError
     from sweep.paths import data_dir
     from sweep.store import dump_json, dump_record
+    from sweep.sweeper import run_sweep
     from sweep.views.table import reasons, sweep_table
 
     entries = [

@@ -56,8 +56,9 @@ def run_command(
     from sweep.catalog import load_catalog
     from sweep.cli.checks import make_config, parse_fail_on, select_entries
     from sweep.cli.progress import sweep_progress
-    from sweep.cli.sweeping import describe_environments, exit_code, run_sweep, today
+    from sweep.cli.sweeping import describe_environments, exit_code, today
     from sweep.paths import resource_dir
+    from sweep.sweeper import run_sweep
     from sweep.views.table import reasons, sweep_table
 
     path = catalog or resource_dir("configs") / "catalogs" / "starter.toml"
