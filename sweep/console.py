@@ -295,3 +295,23 @@ class _DelegationReader:
             fallback=self._fallback,
             evidence=tuple(self._evidence),
         )
+
+
+def page_patterns() -> dict[str, str]:
+    """The expressions that decide a verdict, by name, for pages that read a console without Python.
+
+    All are valid in JavaScript with the flag `m`, and mean the same there.
+    """
+    return {
+        "info": _INFO.pattern,
+        "severe": _SEVERE.pattern,
+        "fatal": _FATAL.pattern,
+        "restored": _RESTORED.pattern,
+        "gpu_validation": _GPU_VALIDATION.pattern,
+        "split": _SPLIT.pattern,
+        "none_on_gpu": _NONE_ON_GPU.pattern,
+        "partial": _PARTIAL.pattern,
+        "unsupported_header": _UNSUPPORTED_HEADER.pattern,
+        "unsupported_op": _UNSUPPORTED_OP.pattern,
+        "glog": _GLOG.pattern,
+    }

@@ -296,9 +296,9 @@ def _comparison(input_set: int, status: str, now: random.Random) -> Json:
     wrong = status == "output_mismatch"
     scale = 0.4 if wrong else 3e-7
     nrmse = scale * (0.5 + now.random())
-    histogram = [12, 3, 40, 220, 510, 180, 30, 5, 0, 0, 0, 0]
+    histogram = [12, 3, 40, 220, 510, 180, 30, 5, 0, 0, 0, 0, 0]
     if wrong:
-        histogram = [0, 0, 1, 2, 6, 14, 40, 120, 280, 410, 127, 0]
+        histogram = [0, 0, 1, 2, 6, 14, 40, 120, 280, 410, 120, 7, 0]
     side = {"nan": 0, "pos_inf": 0, "neg_inf": 0, "all_zero": False, "constant": False,
             "min": -2.1, "max": 3.4, "rms": 1.0}  # fmt: skip
     grade = _GRADE.get(status, "rounding")

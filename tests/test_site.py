@@ -13,12 +13,8 @@ from sweep.record import Record
 from sweep.views import site_libs
 from sweep.views.site import build_site, load_data_file, write_data_file
 from sweep.views.site_environment import EnvironmentTable, adapter_kind
-from sweep.views.site_index import (
-    STATUS_NAMES,
-    build_index,
-    delegation_share,
-    summarise,
-)
+from sweep.views.site_index import build_index
+from sweep.views.site_summary import STATUS_NAMES, delegation_share, summarise
 from tests.make_records import make_hostile_record, make_record, write_record, write_records
 
 DAY = date(2026, 3, 1)

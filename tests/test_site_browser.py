@@ -199,7 +199,7 @@ def test_model_page_draws_charts_and_says_what_the_record_says(page: Page, origi
     webgpu = page.locator(".result-card").nth(1)
     expect(webgpu).to_contain_text("mismatch")
     expect(webgpu).to_contain_text("[0, 417]: 2.5 instead of 1")
-    assert webgpu.locator(".histogram .bin").count() == 2 * 12
+    assert webgpu.locator(".histogram .bin").count() == 2 * 13
     expect(page.locator(".command")).to_have_text(
         "litertjs-sweep model --core 2.5.3 --warmup 3 --runs 10 --seed 42 --input-sets 2 "
         "--tolerance-policy calibrated -- "

@@ -42,7 +42,7 @@ export function predicate(index, view, filters, old) {
 /** How a row differs from the release compared with; 'same' where that one has no result. */
 export function change(index, view, old, row) {
   if (old.status[row] < 0) return 'same';
-  return transition(index, old.status[row], view.status[row], old.class[row], view.class[row]);
+  return transition(index, old, view, row);
 }
 
 export function filterBar(index, filters, onChange) {

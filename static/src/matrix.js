@@ -10,7 +10,7 @@ import {BACKEND, STATUS, badge, count, ms, plural, shareBar, sweepName} from './
 
 const ARROW = {
   regression: ['▼', 'regression'], improvement: ['▲', 'improvement'],
-  changed: ['≈', 'another failure class'], availability: ['·', 'availability'],
+  failure_class: ['≈', 'fails otherwise'], unclear: ['?', 'unclear'], unavailable: ['·', 'not measured'],
 };
 
 export async function matrixPage(index, route, main) {

@@ -1,17 +1,18 @@
 // Everything one record says, backend by backend.
 
 import {dataTable, facts, h} from './dom.js';
-import {errorHistogram} from './charts.js';
+import {errorHistogram} from './histogram.js';
 import {BACKEND, badge, bytes, count, ms, number, percent, plural, shareBar, yesNo} from './format.js';
 
 export function recordSections(index, record) {
   return [
-    h('div', {class: 'results'}, record.results.map((r) => resultCard(record, r))),
+    h('div', {class: 'results'}, record.results.map((r) => resultCard(r))),
     operators(record), inputs(record), provenance(record), reproduce(record),
   ];
 }
 
-function resultCard(record, r) {
+/** One result (schema 2.0) as a card; also of a check in the visitor's own browser. */
+export function resultCard(r) {
   const software = r.backend !== 'wasm_xnnpack' && r.env.adapter_class === 'software';
   return h('article', {class: 'card result-card', 'aria-label': BACKEND[r.backend].name},
       h('div', {class: 'card-head'}, h('h3', {}, BACKEND[r.backend].name), r.status && badge(r.status)),

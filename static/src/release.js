@@ -9,7 +9,7 @@ import {BACKEND, badge, count, ms, percent, plural} from './format.js';
 
 const GROUPS = [
   ['regression', 'Regressions', '▼'], ['improvement', 'Improvements', '▲'],
-  ['changed', 'Another failure class', '≈'], ['availability', 'Backend availability', '·'],
+  ['failure_class', 'Fail for another reason', '≈'], ['unclear', 'Unclear', '?'], ['unavailable', 'Not measured on one side', '·'],
 ];
 
 export async function releasePage(index, route, main) {
@@ -52,7 +52,7 @@ function comparison(index, a, b, from, to) {
     if (a.status[row] < 0) only.new += 1;
     else if (b.status[row] < 0) only.old += 1;
     else {
-      const how = transition(index, a.status[row], b.status[row], a.class[row], b.class[row]);
+      const how = transition(index, a, b, row);
       if (how === 'same') same += 1;
       else found.get(how).push(row);
     }

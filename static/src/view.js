@@ -20,7 +20,8 @@ export async function loadView(index, name) {
 /** Per row its newest result on one core version: {status, class, env, sweep}; status -1: none. */
 export async function loadRelease(index, core) {
   const total = index.rows.model.length;
-  const all = {status: new Int8Array(total).fill(-1), class: [], env: [], p50: [], grade: [], share: []};
+  const all = {status: new Int8Array(total).fill(-1)};
+  for (const name of CARRIED) all[name] = [];
   all.sweep = new Int32Array(total).fill(-1);
   for (const [number, sweep] of index.sweeps.entries()) {
     if (sweep.core !== core) continue;
@@ -29,11 +30,13 @@ export async function loadRelease(index, core) {
     data.row.forEach((row, k) => {
       all.status[row] = got.status[k];
       all.sweep[row] = number;
-      for (const name of ['class', 'env', 'p50', 'grade', 'share']) all[name][row] = got[name][k];
+      for (const name of CARRIED) all[name][row] = got[name][k];
     });
   }
   return all;
 }
+
+const CARRIED = ['class', 'env', 'p50', 'grade', 'share', 'file', 'basis'];
 
 const digits = (text) => Int8Array.from(text, (c) => (c === '.' ? -1 : c.charCodeAt(0) - 48));
 
@@ -46,6 +49,8 @@ function columns(data) {
     share: data.share,
     p50: data.p50,
     env: data.env,
+    file: data.file,
+    basis: data.basis,
   };
 }
 
@@ -69,11 +74,25 @@ export function latencyKind(index, backend, env) {
   return backend === 'wasm_xnnpack' ? 'cpu' : index.envs[env].kind;
 }
 
-/** regression, improvement, changed (same status, other failure class), availability or same. */
-export function transition(index, before, after, classBefore, classAfter) {
-  const names = index.statuses;
-  if (before === after) return classBefore === classAfter ? 'same' : 'changed';
-  const odd = (s) => names[s] === 'unavailable' || names[s] === 'unclassified';
-  if (odd(before) || odd(after)) return 'availability';
-  return after > before ? 'improvement' : 'regression';
+const NOT_MEASURED = new Set(['fetch_failed', 'checksum_mismatch']);
+const FAILED = new Set(['load_failed', 'run_failed']);
+
+/**
+ * How the verdict of a row changed, by the rules of sweep/releases/diff.py: `regression`,
+ * `improvement`, `failure_class`, `unclear`, `unavailable` or `same`.
+ */
+export function transition(index, old, now, row) {
+  const side = (from) => ({
+    rank: from.status[row], status: index.statuses[from.status[row]],
+    failure: from.class[row] < 0 ? null : index.classes[from.class[row]], file: from.file[row], basis: from.basis[row],
+  });
+  const [a, b] = [side(old), side(now)];
+  if (a.rank === b.rank) return a.failure && b.failure && a.failure !== b.failure ? 'failure_class' : 'same';
+  if ([a, b].some((s) => s.status === 'unavailable' || NOT_MEASURED.has(s.failure))) return 'unavailable';
+  const otherModel = a.file >= 0 && b.file >= 0 && a.file !== b.file;
+  if ([a, b].some((s) => s.status === 'unclassified') || otherModel) return 'unclear';
+  const has = (status) => a.status === status || b.status === status;
+  const failed = FAILED.has(a.status) || FAILED.has(b.status);
+  if (!failed && (has('unverified') || (a.basis !== b.basis && has('output_mismatch')))) return 'unclear';
+  return b.rank < a.rank ? 'regression' : 'improvement';
 }

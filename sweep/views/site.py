@@ -18,10 +18,14 @@ from typing import Any
 from sweep.config import Frozen
 from sweep.errors import StoreError, UsageError
 from sweep.paths import resource_dir
+from sweep.runtime import CoreFiles
 from sweep.store import BadFile, iter_records
+from sweep.views.site_check import write_check
+from sweep.views.site_diffs import release_diffs
 from sweep.views.site_environment import EnvironmentTable
-from sweep.views.site_index import RecordSummary, build_index, summarise
+from sweep.views.site_index import build_index
 from sweep.views.site_libs import bundle, install_libraries
+from sweep.views.site_summary import RecordSummary, summarise
 from sweep.views.site_triage import copy_triage
 
 DEFAULT_TITLE = "LiteRT.js sweep"
@@ -51,11 +55,13 @@ def build_site(
     *,
     title: str = DEFAULT_TITLE,
     triage_root: Path | None = None,
+    core: CoreFiles | None = None,
 ) -> SiteReport:
     """Build the dashboard of the records below `data_root` into the directory `out`.
 
     `out` is replaced as a whole when everything has been written, so that a reader sees the old
     site or the new. `triage_root` holds `<model_id>/report.html` directories to link to.
+    With `core`, the page that checks a visitor's own model is part of the site.
 
     Raises UsageError when `out` exists and is not a site, EnvironmentProblem when the libraries
     cannot be had from npm, StoreError when `out` cannot be written. Unreadable records do not stop
@@ -74,6 +80,8 @@ def build_site(
             for file in _PAGE_FILES:
                 shutil.copyfile(static / file, new / file)
             bundle(static, modules, new / "assets")
+            if core is not None:
+                write_check(static, core, new / "check")
             report = _write_data(data_root, new, out, title, triage_root)
             if out.exists():
                 out.rename(Path(name) / "old")
@@ -114,7 +122,10 @@ def _write_data(
     head["title"] = title
     head["triage"] = triage
     head["diffs"] = []
-    head["check"] = False
+    for number, (before, after, diffs) in enumerate(release_diffs(data_root, index.newest)):
+        head["diffs"].append({"old": before, "new": after, "key": f"diff/{number}"})
+        index.files[f"diff/{number}"] = {"rigs": diffs}
+    head["check"] = (new / "check").is_dir()
     head["bad"] = [
         {"path": _shown_path(entry.path, data_root), "problem": _without_root(entry, data_root)}
         for entry in bad

@@ -18,9 +18,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sweep.config import Backend
-from sweep.env import Environment
-from sweep.record import STATUSES, Record, Result
 from sweep.store import version_key
 from sweep.views.site_environment import (
     EnvironmentTable,
@@ -30,129 +27,30 @@ from sweep.views.site_environment import (
     environment_label,
     machine_label,
 )
+from sweep.views.site_summary import (
+    BACKENDS,
+    GRADES,
+    STATUS_NAMES,
+    RecordSummary,
+    ResultSummary,
+)
 
 Json = dict[str, Any]
-
-UNCLASSIFIED = "unclassified"
-"""Shown for results read from the 1.0 format that were never classified."""
-STATUS_NAMES: tuple[str, ...] = (*STATUSES, UNCLASSIFIED)
-BACKENDS: tuple[Backend, ...] = ("wasm_xnnpack", "webgpu_mldrift", "webnn")
-GRADES = ("exact", "rounding", "precision", "divergent", "broken")
-
-
-class ResultSummary(NamedTuple):
-    """What the index keeps of one result. `env` is a position in the environment table."""
-
-    backend: int
-    status: int
-    failure_class: str | None
-    share: float | None
-    grade: int | None
-    p50: float | None
-    ci_low: float | None
-    ci_high: float | None
-    first_run: float | None
-    samples: int
-    env: int
-    example: bool
-
-
-class RecordSummary(NamedTuple):
-    """What the index keeps of one record. `place` is its path below the data root, sans `.json`."""
-
-    place: str
-    core: str
-    date: str
-    model_id: str
-    source: str
-    license: str
-    notes: str | None
-    tags: tuple[str, ...]
-    variant_of: str | None
-    operators: tuple[str, ...]
-    bytes: int | None
-    results: tuple[ResultSummary, ...]
-
-
-def delegation_share(result: Result) -> float | None:
-    """Operators on the GPU ÷ all operators, 0…1; None for wasm and where nothing was reported."""
-    if result.backend == "wasm_xnnpack":
-        return None
-    facts = result.delegation
-    if facts is not None and facts.ops_on_gpu is not None and facts.ops_on_cpu is not None:
-        total = facts.ops_on_gpu + facts.ops_on_cpu
-        return round(facts.ops_on_gpu / total, 4) if total else None
-    return 1.0 if result.full_delegation else None
-
-
-def summarise(record: Record, place: str, table: EnvironmentTable) -> RecordSummary:
-    """Fold one record into what the index needs of it.
-
-    `place` is `<core>/<date>[/<leg>]/<model_id>`: the store has checked it against the content.
-    """
-    core, day = place.split("/")[:2]
-    return RecordSummary(
-        place=place,
-        core=core,
-        date=day,
-        model_id=record.model_id,
-        source=record.source,
-        license=record.license,
-        notes=record.notes,
-        tags=record.tags,
-        variant_of=record.variant_of,
-        operators=tuple(o.op for o in record.model.operators) if record.model else (),
-        bytes=record.model.bytes if record.model else None,
-        results=tuple(_summarise_result(r, record, table) for r in record.results),
-    )
-
-
-def _summarise_result(result: Result, record: Record, table: EnvironmentTable) -> ResultSummary:
-    latency = result.latency
-    status = result.status or UNCLASSIFIED
-    return ResultSummary(
-        backend=BACKENDS.index(result.backend),
-        status=STATUS_NAMES.index(status),
-        failure_class=result.failure_class,
-        share=delegation_share(result),
-        grade=GRADES.index(result.grade) if result.grade else None,
-        p50=_short(result.latency_p50_ms),
-        ci_low=_short(latency.ci99_low_ms) if latency else None,
-        ci_high=_short(latency.ci99_high_ms) if latency else None,
-        first_run=_short(latency.first_run_ms) if latency else None,
-        samples=len(latency.samples_ms) if latency else 0,
-        env=table.add(_with_adapter(result.env, record)),
-        example=result.provenance == "example",
-    )
-
-
-def _with_adapter(env: Environment, record: Record) -> Environment:
-    """A wasm result measured beside a webgpu one in the same browser is of the same environment."""
-    if env.webgpu_adapter is not None:
-        return env
-    for other in record.results:
-        e = other.env
-        same = (e.machine_label, e.browser, e.browser_version, e.headless, e.leg, e.precision)
-        if e.webgpu_adapter is not None and same == (
-            env.machine_label, env.browser, env.browser_version, env.headless, env.leg,
-            env.precision,
-        ):  # fmt: skip
-            return env.model_copy(
-                update={
-                    "webgpu_adapter": e.webgpu_adapter,
-                    "adapter_class": e.adapter_class,
-                    "adapter_is_fallback": e.adapter_is_fallback,
-                }
-            )
-    return env
 
 
 class SiteIndex(NamedTuple):
     """`files`: data key → JSON value, but for the models, made one at a time by `model_file`."""
 
     files: dict[str, Json]
+    newest: dict[str, dict[int, list[str]]]
+    """Core version → rig → places of the newest record of each model, by model id."""
     model_ids: tuple[str, ...]
     model_file: Callable[[str], Json]
+
+
+class _Cell(NamedTuple):
+    result: ResultSummary
+    record: RecordSummary
 
 
 class _Row(NamedTuple):
@@ -172,7 +70,7 @@ def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> 
     sweeps = sorted({(s.core, s.date) for s in by_place}, key=lambda k: (version_key(k[0]), k[1]))
     sweep_number = {key: n for n, key in enumerate(sweeps)}
 
-    cells: dict[_Row, dict[int, tuple[ResultSummary, RecordSummary]]] = {}
+    cells: dict[_Row, dict[int, _Cell]] = {}
     models: dict[str, list[RecordSummary]] = {}
     for summary in by_place:
         models.setdefault(summary.model_id, []).append(summary)
@@ -180,7 +78,7 @@ def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> 
         for result in summary.results:
             row = _Row(summary.model_id, result.backend, rig_of_env[result.env])
             moved = result._replace(env=renumber[result.env])
-            cells.setdefault(row, {})[number] = (moved, summary)
+            cells.setdefault(row, {})[number] = _Cell(moved, summary)
 
     rows = sorted(cells)
     ids = tuple(sorted(models))
@@ -189,7 +87,11 @@ def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> 
     tags = sorted({tag for s in newest.values() for tag in s.tags})
     operators = sorted({op for s in newest.values() for op in s.operators})
     position = {model: n for n, model in enumerate(ids)}
-    class_number = {name: n for n, name in enumerate(classes)}
+    numbers = _Numbers(
+        classes={name: n for n, name in enumerate(classes)},
+        files={m: _numbered(s.file for s in models[m]) for m in ids},
+        bases={m: _numbered(s.basis for s in models[m]) for m in ids},
+    )
 
     index: Json = {
         "format": 1,
@@ -231,18 +133,18 @@ def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> 
     latest = [max(cells[row]) for row in rows]
     files["latest"] = {
         "sweep": latest,
-        **_columns([(n, cells[row][latest[n]][0]) for n, row in enumerate(rows)], class_number),
+        **_columns([(n, cells[row][latest[n]]) for n, row in enumerate(rows)], numbers),
     }
     history = []
     for number in range(len(sweeps)):
-        present = [(n, cells[row][number][0]) for n, row in enumerate(rows) if number in cells[row]]
+        present = [(n, cells[row][number]) for n, row in enumerate(rows) if number in cells[row]]
         files[f"slice/{number}"] = {
             "row": [n for n, _ in present],
-            **_columns(present, class_number),
+            **_columns(present, numbers),
         }
         line = ["."] * len(rows)
-        for n, result in present:
-            line[n] = str(result.status)
+        for n, cell in present:
+            line[n] = str(cell.result.status)
         history.append("".join(line))
     files["history"] = {"status": history}
     files["envs"] = {
@@ -256,9 +158,38 @@ def build_index(summaries: Iterable[RecordSummary], table: EnvironmentTable) -> 
 
     def model_file(model_id: str) -> Json:
         mine = rows_of[model_id]
-        return _model_file(newest[model_id], mine, [cells[rows[n]] for n in mine], class_number)
+        return _model_file(newest[model_id], mine, [cells[rows[n]] for n in mine], numbers.classes)
 
-    return SiteIndex(files, ids, model_file)
+    newest_places = _newest_places(by_place, rig_of_env)
+    return SiteIndex(files, newest_places, ids, model_file)
+
+
+def _newest_places(
+    by_place: Sequence[RecordSummary], rig_of_env: Sequence[int]
+) -> dict[str, dict[int, list[str]]]:
+    found: dict[str, dict[int, dict[str, RecordSummary]]] = {}
+    for summary in by_place:
+        rig = rig_of_env[summary.results[0].env]
+        of_rig = found.setdefault(summary.core, {}).setdefault(rig, {})
+        known = of_rig.get(summary.model_id)
+        if known is None or known.date <= summary.date:
+            of_rig[summary.model_id] = summary
+    return {
+        core: {rig: [of[m].place for m in sorted(of)] for rig, of in sorted(rigs.items())}
+        for core, rigs in found.items()
+    }
+
+
+class _Numbers(NamedTuple):
+    """Small numbers for long texts; files and bases are numbered per model."""
+
+    classes: dict[str, int]
+    files: dict[str, dict[str, int]]
+    bases: dict[str, dict[str, int]]
+
+
+def _numbered(texts: Iterable[str | None]) -> dict[str, int]:
+    return {text: n for n, text in enumerate(sorted({t for t in texts if t is not None}))}
 
 
 def _order_environments(table: EnvironmentTable) -> tuple[list[Json], list[int], list[int]]:
@@ -279,18 +210,22 @@ def _order_environments(table: EnvironmentTable) -> tuple[list[Json], list[int],
     return rigs, [number[key] for key in table.rig_keys], order
 
 
-def _columns(cells: Sequence[tuple[int, ResultSummary]], classes: dict[str, int]) -> Json:
+def _columns(cells: Sequence[tuple[int, _Cell]], numbers: _Numbers) -> Json:
     """One slice as parallel columns; one-digit columns are strings, `.` where nothing is known."""
-    results = [result for _, result in cells]
+    results = [cell.result for _, cell in cells]
+    records = [cell.record for _, cell in cells]
     return {
         "status": "".join(str(r.status) for r in results),
         "grade": "".join("." if r.grade is None else str(r.grade) for r in results),
         "example": "".join("1" if r.example else "0" for r in results),
-        "class": [-1 if r.failure_class is None else classes[r.failure_class] for r in results],
+        "class": [-1 if r.failure_class is None else numbers.classes[r.failure_class]
+                  for r in results],
         "share": [r.share for r in results],
         "p50": [r.p50 for r in results],
         "env": [r.env for r in results],
-    }
+        "file": [-1 if r.file is None else numbers.files[r.model_id][r.file] for r in records],
+        "basis": [numbers.bases[r.model_id][r.basis] for r in records],
+    }  # fmt: skip
 
 
 _HISTORY_COLUMNS = (
@@ -302,7 +237,7 @@ _HISTORY_COLUMNS = (
 def _model_file(
     newest: RecordSummary,
     rows: Sequence[int],
-    cells: Sequence[dict[int, tuple[ResultSummary, RecordSummary]]],
+    cells: Sequence[dict[int, _Cell]],
     classes: dict[str, int],
 ) -> Json:
     places = sorted({s.place for line in cells for _, s in line.values()})
@@ -339,7 +274,7 @@ def _models_per_sweep(
 
 
 def _sweeps_per_environment(
-    cells: dict[_Row, dict[int, tuple[ResultSummary, RecordSummary]]], count: int
+    cells: dict[_Row, dict[int, _Cell]], count: int
 ) -> list[list[list[int]]]:
     """Per environment: [sweep, results] pairs, oldest sweep first."""
     tally: list[dict[int, int]] = [{} for _ in range(count)]
@@ -351,8 +286,3 @@ def _sweeps_per_environment(
 
 def _positions(values: Sequence[str], universe: Sequence[str]) -> list[int]:
     return sorted({bisect_left(universe, value) for value in values})
-
-
-def _short(value: float | None) -> float | None:
-    """Five significant digits are more than a latency deserves, and they keep the index small."""
-    return None if value is None else float(f"{value:.5g}")

@@ -68,7 +68,7 @@ def _npm_ci(npm: str, static: Path, target: Path, *, dev: bool) -> None:
 
 
 def bundle(static: Path, modules: Path, out: Path) -> None:
-    """Our ES modules and the libraries they import as one classic script `app.js`, and `app.css`.
+    """Our modules and their libraries as classic scripts `app.js` and `check.js`, and `app.css`.
 
     Browsers load no ES module from a `file:` address; one classic script works there and is also
     one request. `THIRD-PARTY.txt` beside it holds the libraries' licences.
@@ -79,7 +79,8 @@ def bundle(static: Path, modules: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     command = [
         node, str(modules / "esbuild" / "bin" / "esbuild"),
-        str(static / "src" / "app.js"), str(static / "styles" / "app.css"),
+        str(static / "src" / "app.js"), str(static / "src" / "check" / "check.js"),
+        str(static / "styles" / "app.css"),
         "--bundle", "--minify", "--format=iife", "--target=es2022", "--charset=utf8",
         "--legal-comments=none", "--log-level=warning", "--entry-names=[name]",
         f"--outdir={out}",
