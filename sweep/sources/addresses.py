@@ -67,7 +67,8 @@ def check_url(url: URL, source: str, *, allow_insecure: bool, allow_private: boo
 
 def shown(url: URL) -> str:
     """A URL for messages and records: without credentials and without its query."""
-    return str(url.with_user(None).with_query(None).with_fragment(None))
+    bare = url.with_query(None).with_fragment(None)
+    return str(bare.with_user(None) if bare.host else bare)
 
 
 class PublicResolver(AbstractResolver):
