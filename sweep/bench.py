@@ -11,6 +11,7 @@ from playwright.async_api import async_playwright
 from sweep.browser import BrowserChoice, launch, launch_plan
 from sweep.config import Backend, SweepConfig
 from sweep.env import Environment, HostFacts, build_environment, host_facts
+from sweep.gate import MeasuringGate
 from sweep.host import BrowserHost, browser_host
 from sweep.protocol import Measurement
 from sweep.reference import DesktopWorker, desktop_worker
@@ -34,6 +35,8 @@ class Bench:
     flags: tuple[str, ...]
     sandbox: bool
     machine_label: str
+    gate: MeasuringGate
+    """Held alone by timed runs, shared by everything that runs beside them."""
     init_script: str | None = None
     """Runs in every page before anything else: faults are injected with it, in tests only."""
     _sessions: dict[Backend, PageSession] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class Bench:
                 self.server.wasm_directory(self.core.version),
                 self.config.leg,
                 self.config.timeouts,
+                gate=self.gate,
                 init_script=self.init_script,
             )
         return self._sessions[backend]
@@ -91,6 +95,7 @@ async def open_bench(
     *,
     machine_label: str,
     headed: bool = False,
+    gate: MeasuringGate | None = None,
     init_script: str | None = None,
 ) -> AsyncIterator[Bench]:
     """Sets the bench up, and leaves no process and no file behind.
@@ -120,5 +125,6 @@ async def open_bench(
             flags=plan.flags,
             sandbox=plan.sandbox,
             machine_label=machine_label,
+            gate=gate or MeasuringGate(),
             init_script=init_script,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from sweep.bench import Bench
-from sweep.classify import SUSPICIOUS_FLAGS, Verdict, VerdictContext, agrees_with, classify, fell_back
+from sweep.classify import (
+    SUSPICIOUS_FLAGS,
+    Verdict,
+    VerdictContext,
+    agrees_with,
+    classify,
+    fell_back,
+)
 from sweep.config import Backend, SweepConfig
 from sweep.console import ConsoleFacts, read_console
 from sweep.env import load_average
@@ -61,12 +69,19 @@ class BackendOutcome:
     confirmed: bool | None
 
 
-async def measure_model(bench: Bench, prepared: Prepared | Unprepared, date: str) -> Record:
-    """Measures one model on the configured backends and returns its record."""
+async def measure_model(
+    bench: Bench, prepared: Prepared | Unprepared, date: str, desktop: Desktop | None = None
+) -> Record:
+    """Measures one model on the configured backends and returns its record.
+
+    Args:
+        desktop: what the desktop reference gave, where it was run ahead; None: it is run here.
+    """
     config = bench.config
     if isinstance(prepared, Unprepared):
         return _unprepared_record(bench, prepared, date)
-    desktop = await _run_desktop(bench, prepared)
+    if desktop is None:
+        desktop = await run_desktop(bench, prepared)
     outcomes: dict[Backend, BackendOutcome] = {}
     wasm: Mapping[SetKey, Outputs] | None = None
     for backend in _order(prepared.entry.backends or config.backends):
@@ -89,7 +104,8 @@ def _sound(outcome: BackendOutcome) -> bool:
     return outcome.measurement.error is None and not outcome.console.fatal
 
 
-async def _run_desktop(bench: Bench, prepared: Prepared) -> Desktop:
+async def run_desktop(bench: Bench, prepared: Prepared) -> Desktop:
+    """Runs the desktop reference on all input sets and measures the noise floors on the first."""
     if bench.desktop is None:
         skipped = DesktopReference(package=PACKAGE, version=None, status="skipped")
         return Desktop(skipped, None, {})
@@ -97,19 +113,21 @@ async def _run_desktop(bench: Bench, prepared: Prepared) -> Desktop:
     floors: Mapping[str, Mapping[str, NoiseFloor]] = {}
     run: DesktopRun | None = None
     for index, inputs in enumerate(prepared.sets):
-        run = await bench.desktop.run(prepared.path, inputs, timeout=DESKTOP_TIMEOUT)
+        async with bench.gate.working():
+            run = await bench.desktop.run(prepared.path, inputs, timeout=DESKTOP_TIMEOUT)
         if run.status != "ok":
             break
         outputs.update({(key, index): values for key, values in run.outputs.items()})
         if index == 0:
-            floors = await measure_noise_floor(
-                bench.desktop,
-                prepared.path,
-                inputs,
-                precision_in_use(prepared.facts, bench.config.leg.precision),
-                base=run,
-                timeout=DESKTOP_TIMEOUT,
-            )
+            async with bench.gate.working():
+                floors = await measure_noise_floor(
+                    bench.desktop,
+                    prepared.path,
+                    inputs,
+                    precision_in_use(prepared.facts, bench.config.leg.precision),
+                    base=run,
+                    timeout=DESKTOP_TIMEOUT,
+                )
     assert run is not None, "there is at least one input set"
     reference = DesktopReference(
         package=run.package, version=run.version, status=run.status, error=run.error
@@ -156,7 +174,8 @@ async def _measure_once(
     measurement = await bench.session(backend).run(_job(bench.config, prepared, backend))
     console = read_console(measurement.console, dropped=measurement.console_dropped)
     reference = None if backend == "wasm_xnnpack" else wasm
-    verified = verify(
+    verified = await asyncio.to_thread(
+        verify,
         measurement,
         prepared.facts,
         bench.config,

@@ -1,4 +1,4 @@
-"""The sweep: every model of a catalog, one after the other, each written as soon as it is known."""
+"""The sweep: every model of a catalog, each written as soon as it is known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Literal
 from sweep.bench import Bench
 from sweep.catalog import CatalogEntry
 from sweep.errors import RecordError
-from sweep.measure import measure_model, record_config
-from sweep.prepare import prepare
+from sweep.measure import Desktop, measure_model, record_config, run_desktop
+from sweep.prepare import Prepared, Unprepared, prepare
 from sweep.record import Record
 from sweep.sources import FetchOptions, ModelCache
 from sweep.store import read_record, record_path, write_record
@@ -21,6 +21,10 @@ NOT_MEASURED = frozenset(
     {"fetch_failed", "checksum_mismatch", "init_failed", "backend_unavailable"}
 )
 """Failure classes that say something of the sweep, not of the model."""
+
+
+AHEAD = 2
+"""Models that may be ready and wait for a browser: their inputs and references take memory."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,18 @@ class SweepOutcome:
     """Asked to stop before the catalog's end."""
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A model that waits for a browser."""
+
+    index: int
+    entry: CatalogEntry
+    prepared: Prepared | Unprepared
+    desktop: Desktop | None
+
+
 async def sweep_models(
-    bench: Bench,
+    benches: Sequence[Bench],
     entries: Sequence[CatalogEntry],
     base_dir: Path,
     *,
@@ -59,9 +73,13 @@ async def sweep_models(
     on_event: Callable[[Event], None] = lambda _: None,
     stop: asyncio.Event | None = None,
 ) -> SweepOutcome:
-    """Sweeps the entries in order; writes each record before the next model begins.
+    """Sweeps the entries; writes each record as soon as it is known.
+
+    While a browser works on one model, the next are fetched, inspected and run on the desktop
+    reference, except during timed runs, which have the machine alone.
 
     Args:
+        benches: one browser each; more than one only for sweeps that do not time.
         out: root of the store; None keeps the records in memory only.
         skip_existing: leave models whose record of this date, leg and configuration is there.
         stop: when set, no further model is begun.
@@ -70,27 +88,54 @@ async def sweep_models(
         StoreError: a record could not be written; those before it are safe.
         EnvironmentProblem: the browser cannot be started.
     """
+    stop = stop or asyncio.Event()
+    first = benches[0]
+    found: dict[int, tuple[Record, Path | None]] = {}
     outcome = SweepOutcome()
-    for index, entry in enumerate(entries):
-        if stop is not None and stop.is_set():
-            outcome.stopped = True
-            break
-        there = _existing(bench, entry, date, out) if skip_existing and out else None
-        if there is not None:
-            record, path = there
-            outcome.records.append(record)
-            outcome.paths.append(path)
-            outcome.skipped += 1
-            on_event(Event("skipped", entry.model_id, index, len(entries), record, path))
-            continue
-        on_event(Event("start", entry.model_id, index, len(entries)))
-        prepared = await prepare(entry, base_dir, bench.config, cache, fetch_options)
-        record = await measure_model(bench, prepared, date)
-        written = write_record(out, record) if out else None
+    waiting: asyncio.Queue[_Ready | None] = asyncio.Queue(maxsize=AHEAD)
+
+    async def get_ready() -> None:
+        for index, entry in enumerate(entries):
+            if stop.is_set():
+                break
+            there = _existing(first, entry, date, out) if skip_existing and out else None
+            if there is not None:
+                found[index] = there
+                outcome.skipped += 1
+                on_event(Event("skipped", entry.model_id, index, len(entries), *there))
+                continue
+            async with first.gate.working():
+                prepared = await prepare(entry, base_dir, first.config, cache, fetch_options)
+            desktop = await run_desktop(first, prepared) if isinstance(prepared, Prepared) else None
+            await waiting.put(_Ready(index, entry, prepared, desktop))
+        for _ in benches:
+            await waiting.put(None)
+
+    async def measure(bench: Bench) -> None:
+        while (ready := await waiting.get()) is not None:
+            if stop.is_set():
+                continue
+            model_id = ready.entry.model_id
+            on_event(Event("start", model_id, ready.index, len(entries)))
+            record = await measure_model(bench, ready.prepared, date, ready.desktop)
+            written = write_record(out, record) if out else None
+            found[ready.index] = record, written
+            on_event(Event("done", model_id, ready.index, len(entries), record, written))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(get_ready())
+            for bench in benches:
+                group.create_task(measure(bench))
+    except ExceptionGroup as errors:
+        # One is enough for the user: the others are its consequences or its twins.
+        raise errors.exceptions[0] from errors
+    for index in sorted(found):
+        record, path = found[index]
         outcome.records.append(record)
-        if written:
-            outcome.paths.append(written)
-        on_event(Event("done", entry.model_id, index, len(entries), record, written))
+        if path:
+            outcome.paths.append(path)
+    outcome.stopped = len(found) < len(entries)
     return outcome
 
 

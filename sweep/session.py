@@ -16,6 +16,7 @@ from playwright.async_api import ConsoleMessage, Page
 from playwright.async_api import Error as PlaywrightError
 
 from sweep.config import ACCELERATOR, Leg, Timeouts
+from sweep.gate import MeasuringGate
 from sweep.host import BrowserHost
 from sweep.protocol import (
     ConsoleLine,
@@ -95,6 +96,7 @@ class PageSession:
         leg: Leg,
         timeouts: Timeouts,
         *,
+        gate: MeasuringGate,
         init_script: str | None = None,
     ) -> None:
         self._host = host
@@ -103,6 +105,7 @@ class PageSession:
         self._wasm_directory = wasm_directory
         self._leg = leg
         self._timeouts = timeouts
+        self._gate = gate
         self._init_script = init_script
         self._page: Page | None = None
         self._crashed: asyncio.Future[ErrorKind] | None = None
@@ -376,7 +379,11 @@ class PageSession:
         second_same = second["same"]
         outputs += await self._collect(job, "second", second["outputs"])
         if timed:
-            last_same, last_outputs = await self._run_timed(job, progress, second["ms"])
+            if job.timed is None:
+                last_same, last_outputs = await self._run_timed(job, progress, second["ms"])
+            else:
+                async with self._gate.timing():
+                    last_same, last_outputs = await self._run_timed(job, progress, second["ms"])
             outputs += last_outputs
         await self._call("outputs", "release", {}, job.timeouts.outputs)
         progress.runs.append(
@@ -400,7 +407,13 @@ class PageSession:
         progress.reached = "warmup"
         plan = job.timed
         if plan is None:
-            ask: dict[str, float] = {"minRuns": 1, "maxRuns": 1, "batch": 1, "budgetMs": 0, "relativeHalfWidth": 0}
+            ask: dict[str, float] = {
+                "minRuns": 1,
+                "maxRuns": 1,
+                "batch": 1,
+                "budgetMs": 0,
+                "relativeHalfWidth": 0,
+            }
         else:
             ask = {
                 "minRuns": plan.min_runs,

@@ -13,7 +13,8 @@ from sweep.browser import find_browser
 from sweep.catalog import CatalogEntry
 from sweep.config import SweepConfig
 from sweep.env import default_machine_label
-from sweep.errors import EnvironmentProblem
+from sweep.errors import EnvironmentProblem, UsageError
+from sweep.gate import MeasuringGate
 from sweep.orchestrate import Event, SweepOutcome, sweep_models
 from sweep.paths import cache_dir
 from sweep.runtime import ensure_core
@@ -34,42 +35,55 @@ async def run_sweep(
     skip_existing: bool,
     require_hardware: bool,
     on_event: Callable[[Event], None],
+    jobs: int = 1,
 ) -> SweepOutcome:
     """Finds browser and core, opens the bench and sweeps, holding the store's lock.
+
+    `jobs` browsers work side by side; more than one only where nothing is timed.
 
     Raises:
         EnvironmentProblem: no browser, no core package, or only a software adapter where
             hardware was required.
         StoreError: another sweep holds the store, or it cannot be written.
+        UsageError: several jobs, but timed runs.
     """
+    if jobs > 1 and config.latency:
+        raise UsageError("--jobs above 1 needs --no-latency: timed runs need the machine alone.")
     core = await ensure_core(config.core_version, cache_dir())
     config = config.model_copy(update={"core_version": core.version})
     choice = await find_browser(browser, install=False)
-    with contextlib.ExitStack() as held:
+    gate = MeasuringGate()
+    async with contextlib.AsyncExitStack() as held:
         if out is not None:
             held.enter_context(sweep_lock(out))
-        async with open_bench(
-            config,
-            core,
-            choice,
-            machine_label=machine_label or default_machine_label(),
-            headed=headed,
-        ) as bench:
-            if require_hardware:
-                await _require_hardware(bench)
-            with stop_on_signals() as stop:
-                return await sweep_models(
-                    bench,
-                    entries,
-                    base_dir,
-                    date=date,
-                    out=out,
-                    cache=ModelCache(),
-                    fetch_options=FetchOptions(),
-                    skip_existing=skip_existing,
-                    on_event=on_event,
-                    stop=stop,
+        benches = [
+            await held.enter_async_context(
+                open_bench(
+                    config,
+                    core,
+                    choice,
+                    machine_label=machine_label or default_machine_label(),
+                    headed=headed,
+                    gate=gate,
                 )
+            )
+            for _ in range(jobs)
+        ]
+        if require_hardware:
+            await _require_hardware(benches[0])
+        stop = held.enter_context(stop_on_signals())
+        return await sweep_models(
+            benches,
+            entries,
+            base_dir,
+            date=date,
+            out=out,
+            cache=ModelCache(),
+            fetch_options=FetchOptions(),
+            skip_existing=skip_existing,
+            on_event=on_event,
+            stop=stop,
+        )
 
 
 async def _require_hardware(bench: Bench) -> None:

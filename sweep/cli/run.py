@@ -35,6 +35,9 @@ def run_command(
         float | None, typer.Option(help="Seconds each stage may take (overrides all).")
     ] = None,
     latency: Annotated[bool, typer.Option(help="Time the runs, or check values only.")] = True,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=64, help="Browsers side by side; needs --no-latency.")
+    ] = 1,
     isolation: Annotated[str, typer.Option(help="reuse, page, context or browser.")] = "reuse",
     desktop: Annotated[bool, typer.Option(help="Arbitrate with the desktop reference.")] = True,
     headed: Annotated[bool, typer.Option(help="Show the browser.")] = False,
@@ -96,6 +99,7 @@ def run_command(
                 skip_existing=skip_existing,
                 require_hardware=require_hardware,
                 on_event=on_event,
+                jobs=jobs,
             )
         )
     console.print(sweep_table(outcome.records))

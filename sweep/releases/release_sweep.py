@@ -83,7 +83,7 @@ async def sweep_releases(
                 entries = [e for e in plan.catalog.entries if e.model_id in missing]
                 async with _bench(plan, version, leg) as bench:
                     swept = await sweep_models(
-                        bench,
+                        [bench],
                         entries,
                         plan.catalog.path.parent,
                         date=plan.date,
