@@ -57,6 +57,7 @@ def model_command(
         exit_code,
         model_id_of,
         today,
+        wide_console,
     )
     from sweep.errors import UsageError
     from sweep.paths import data_dir
@@ -112,7 +113,7 @@ def model_command(
         )
         sys.stdout.buffer.write(text)
     else:
-        console = Console()
+        console = wide_console()
         console.print(sweep_table(outcome.records))
         for line in reasons(outcome.records):
             console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)

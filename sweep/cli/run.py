@@ -59,7 +59,7 @@ def run_command(
     from sweep.catalog import load_catalog
     from sweep.cli.checks import make_config, parse_fail_on, select_entries
     from sweep.cli.progress import sweep_progress
-    from sweep.cli.sweeping import describe_environments, exit_code, today
+    from sweep.cli.sweeping import describe_environments, exit_code, today, wide_console
     from sweep.paths import resource_dir
     from sweep.sweeper import run_sweep
     from sweep.views.table import reasons, sweep_table
@@ -84,7 +84,7 @@ def run_command(
         provenance=provenance,
     )
     failing = parse_fail_on(fail_on)
-    console = Console()
+    console = wide_console()
     with sweep_progress(Console(stderr=True), len(entries)) as on_event:
         outcome = asyncio.run(
             run_sweep(

@@ -50,6 +50,12 @@ def model_id_of(source: str) -> str:
     return slug
 
 
+def wide_console() -> Console:
+    """Standard output; wide enough for the table where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(140, console.width))
+
+
 def describe_environments(records: Sequence[Record], console: Console) -> None:
     """One line per distinct environment of the records."""
     from sweep.views.table import describe_environment

@@ -33,7 +33,9 @@ def sweep_table(records: Sequence[Record]) -> Table:
     """Model × backend: status, delegation, match, error and p50."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("Model", "Backend", "Status", "Delegation", "Match", "NRMSE"):
-        table.add_column(name, no_wrap=name != "Model", overflow="fold")
+        table.add_column(
+            name, no_wrap=name != "Model", overflow="fold", min_width=16 if name == "Model" else 0
+        )
     table.add_column("p50 ms", justify="right", no_wrap=True)
     for record in records:
         for index, result in enumerate(record.results):
