@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -21,6 +22,13 @@ from sweep.sources.checks import CHUNK
 _MAX_MEMBERS = 200_000
 _MAX_HEADER_READ = 1 << 20
 """tarfile reads an extended header whole, at the size it claims: refuse larger ones."""
+
+
+_DAMAGE = (
+    tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, struct.error, EOFError,
+    # What the two modules also raise, by their headers' content:
+    ValueError, LookupError, OverflowError, NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 class ArchiveError(Exception):
@@ -58,7 +66,7 @@ def extract_member(
             return _from_zip(archive, member, target, max_bytes)
         if head.startswith(b"\x1f\x8b"):
             return _from_tar(archive, member, target, max_bytes, max_unpacked)
-    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except _DAMAGE as error:
         raise ArchiveError(f"the archive is damaged: {error}") from error
     raise ArchiveError("the archive is neither a gzipped tar nor a zip")
 

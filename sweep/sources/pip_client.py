@@ -110,7 +110,7 @@ def choose(filenames: Iterable[str], name: str, version: str, prefer: str) -> st
 
 def store(response: Any, target: Path, max_bytes: int) -> None:
     """Write the body of a response, refusing one that is too large or ends early."""
-    claimed = response.headers.get("Content-Length", "")
+    claimed = str(response.headers.get("Content-Length", ""))  # an int for files on disk
     total = int(claimed) if claimed.isdigit() else None
     if total is not None and total > max_bytes:
         raise ClientError(f"{target.name} has {total} bytes; the limit is {max_bytes}")

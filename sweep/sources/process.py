@@ -13,7 +13,10 @@ from pathlib import Path
 from sweep.config import Frozen
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-_TOKEN = re.compile(r"(?i)\b(_?auth(?:Token|orization)?|token|password|bearer)(\s*[=: ]\s*)\S+")
+_TOKEN = re.compile(
+    r"(?i)\b(_?auth(?:Token|orization)?|token|password|bearer)(\s*[=: ]\s*)"
+    r"(?:(?:bearer|basic)\s+)?\S+"
+)
 
 
 class Finished(Frozen):
