@@ -314,4 +314,7 @@ def page_patterns() -> dict[str, str]:
         "unsupported_header": _UNSUPPORTED_HEADER.pattern,
         "unsupported_op": _UNSUPPORTED_OP.pattern,
         "glog": _GLOG.pattern,
+        "ansi": _ANSI.pattern,
+        "style": _STYLE.pattern,
+        "pointer": _POINTER.pattern,
     }

@@ -4,6 +4,7 @@ import {h, replace} from './dom.js';
 import {load} from './data.js';
 import {href, readRoute} from './query.js';
 import {count, plural} from './format.js';
+import {themeButton} from './theme.js';
 import {matrixPage} from './matrix.js';
 import {modelPage} from './model.js';
 import {releasePage} from './release.js';
@@ -72,43 +73,6 @@ function frame(index) {
 
 function mark() {
   return h('img', {src: 'favicon.svg', alt: '', width: 26, height: 26});
-}
-
-const THEMES = {auto: 'System theme', light: 'Light theme', dark: 'Dark theme'};
-
-function themeButton() {
-  const names = Object.keys(THEMES);
-  let now = read() ?? 'auto';
-  const button = h('button', {type: 'button', class: 'theme', onclick: () => {
-    now = names[(names.indexOf(now) + 1) % names.length];
-    apply(true);
-  }});
-  function apply(chosen) {
-    if (now === 'auto') delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = now;
-    button.setAttribute('aria-label', `${THEMES[now]}: change`);
-    button.title = THEMES[now];
-    replace(button, {auto: '◐', light: '☀', dark: '☾'}[now]);
-    if (chosen) {
-      try {
-        localStorage.setItem('theme', now);
-      } catch {
-        // Private modes refuse storage: the choice then lasts for the page.
-      }
-      dispatchEvent(new Event('themechange'));
-    }
-  }
-  apply(false);
-  return button;
-}
-
-function read() {
-  try {
-    const stored = localStorage.getItem('theme');
-    return Object.hasOwn(THEMES, stored ?? '') ? stored : null;
-  } catch {
-    return null;
-  }
 }
 
 load('index').then((index) => {

@@ -3,7 +3,7 @@
 import {h, replace} from './dom.js';
 import {list} from './query.js';
 import {BACKEND, sweepName} from './format.js';
-import {transition} from './view.js';
+import {transition} from './transition.js';
 
 /** Names in the address; several values only where marked. */
 export function readFilters(query) {

@@ -3,7 +3,8 @@
 import {dataTable, h, replace} from './dom.js';
 import {load} from './data.js';
 import {href, replaceAddress} from './query.js';
-import {loadRelease, latencyKind, transition} from './view.js';
+import {transition} from './transition.js';
+import {loadRelease, latencyKind} from './view.js';
 import {diffReport} from './diff.js';
 import {BACKEND, badge, count, ms, percent, plural} from './format.js';
 

@@ -2,6 +2,7 @@
 
 import {facts, h, replace} from '../dom.js';
 import {bytes as size, yesNo} from '../format.js';
+import {themeButton} from '../theme.js';
 import {resultCard} from '../record.js';
 import {judge} from './judge.js';
 import {measure} from './measure.js';
@@ -19,6 +20,7 @@ const results = h('div', {class: 'results'});
 const status = h('p', {class: 'result', role: 'status', 'aria-live': 'polite'});
 const about = h('div', {});
 let busy = false;
+document.querySelector('.top').append(themeButton());
 
 globalThis.sweepCheckSettings = (settings) => start(settings);
 

@@ -3,13 +3,19 @@
 /** {evidence, fatal, invalid, gpu, cpu, fallback, unsupported} of [{level, text, stage}]. */
 export function readConsole(lines, patterns) {
   const re = Object.fromEntries(Object.entries(patterns).map(([k, v]) => [k, new RegExp(v, 'm')]));
-  const glog = new RegExp(patterns.glog, 'gm');
+  const all = Object.fromEntries(['glog', 'ansi', 'pointer'].map((k) => [k, new RegExp(patterns[k], 'gm')]));
+  const style = new RegExp(patterns.style);
+  const normalise = (text) => {
+    let clean = text.replace(all.ansi, '');
+    if (clean.includes('%c')) clean = clean.replaceAll('%c', '').replace(style, '');
+    return clean.replace(all.glog, '$1 ').replace(all.pointer, '0x…').trim();
+  };
   const evidence = new Map();
   let loadingFatal = [];
   const facts = {fatal: [], invalid: [], gpu: null, cpu: null, fallback: null, unsupported: []};
   let inBlock = false;
   for (const line of lines) {
-    const text = line.text.replace(/\x1b\[[0-9;]*[A-Za-z]/g, '').replace(glog, '$1 ').replace(/0x[0-9a-fA-F]+/g, '0x…').trim();
+    const text = normalise(line.text);
     if (text === '') continue;
     for (const part of text.split('\n')) inBlock = readDelegation(part.trim(), re, facts, inBlock);
     if (re.info.test(text)) continue;
