@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "run": "sweep.cli.run:run_command",
     "model": "sweep.cli.model:model_command",
     "evaluate": "sweep.cli.evaluate:evaluate_command",
+    "catalog": "sweep.cli.catalog:catalog_app",
     "validate": "sweep.cli.validate:validate_command",
     "releases": "sweep.cli.releases:releases_command",
     "release-sweep": "sweep.cli.release_sweep:release_sweep_command",

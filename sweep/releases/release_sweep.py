@@ -69,8 +69,7 @@ async def sweep_releases(
         StoreError: a record or report cannot be written.
     """
     outcome = ReleaseSweepOutcome()
-    cache = ModelCache()
-    with stop_on_signals() as stop:
+    with ModelCache() as cache, stop_on_signals() as stop:
         for version in plan.versions:
             for leg in plan.legs:
                 missing = lacking(
@@ -89,7 +88,7 @@ async def sweep_releases(
                         date=plan.date,
                         out=plan.out,
                         cache=cache,
-                        fetch_options=FetchOptions(),
+                        fetch_options=FetchOptions.from_env(),
                         on_event=on_event,
                         stop=stop,
                     )
@@ -155,8 +154,8 @@ async def _confirm_leg(
     plan: ReleaseSweepPlan, leg: Leg, found: Sequence[Candidate], old: str, new: str
 ) -> tuple[Confirmation, ...]:
     entries = {entry.model_id: entry for entry in plan.catalog.entries}
-    cache = ModelCache()
     async with contextlib.AsyncExitStack() as stack:
+        cache = stack.enter_context(ModelCache())
         benches = {
             version: await stack.enter_async_context(_bench(plan, version, leg, fresh=True))
             for version in (old, new)
@@ -165,7 +164,7 @@ async def _confirm_leg(
         async def measure(version: str, model_id: str) -> Record:
             bench = benches[version]
             ready = await prepare(
-                entries[model_id], plan.catalog.path.parent, bench.config, cache, FetchOptions()
+                entries[model_id], plan.catalog.path.parent, bench.config, cache, FetchOptions.from_env()
             )
             return await measure_model(bench, ready, plan.date)
 
