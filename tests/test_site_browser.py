@@ -304,3 +304,25 @@ def test_a_thousand_models_paint_quickly(page: Page, tmp_path: Path, browser: Br
     drawn = page.evaluate("performance.getEntriesByName('matrix-drawn')[0].startTime")
     assert drawn < 3000, f"drawn after {drawn:.0f} ms ({took:.1f} s with the browser's own work)"
     expect(page.locator(".result")).to_have_text("2,000 of 2,000 results")
+
+
+def test_no_records_yet(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    build_site(tmp_path / "data", tmp_path / "out")
+    page.goto((tmp_path / "out" / "index.html").as_uri())
+    expect(page.locator(".empty")).to_contain_text("litertjs-sweep run")
+    for name in ("environments", "triage"):
+        page.evaluate("(name) => { location.hash = `#/${name}`; }", name)
+        expect(page.get_by_role("heading", level=1)).not_to_have_text("Matrix")
+    page.evaluate("location.hash = '#/release'")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
+
+
+def test_narrow_screens_scroll_only_inside_tables(page: Page, origin: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for address in ("", "#/model/regressed", "#/release/2.5.3", "#/environments"):
+        page.goto("about:blank")
+        page.goto(origin + address)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, address

@@ -14,6 +14,12 @@ const ARROW = {
 };
 
 export async function matrixPage(index, route, main) {
+  if (index.rows.model.length === 0) {
+    replace(main, h('div', {class: 'title'}, h('h1', {}, 'Matrix')), badFiles(index),
+        h('div', {class: 'empty'}, h('p', {}, 'There are no records yet.'),
+            h('p', {}, 'Sweep some models with ', h('code', {}, 'litertjs-sweep run'), ', then build the site again.')));
+    return {title: 'Matrix'};
+  }
   let filters = readFilters(route.query);
   let sort = readSort(route.query.get('sort'));
   let view = await loadView(index, filters.sweep);
