@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from playwright.async_api import async_playwright
-
-from sweep.browser import BrowserChoice, launch, launch_plan
+from sweep.browser import BrowserChoice, LaunchedBrowser, launch, launch_plan
 from sweep.config import Backend, SweepConfig
+from sweep.driver import browser_driver
 from sweep.env import Environment, HostFacts, build_environment, host_facts
 from sweep.gate import MeasuringGate
 from sweep.host import BrowserHost, browser_host
@@ -105,11 +104,15 @@ async def open_bench(
     """
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve_pages())
-        playwright = await stack.enter_async_context(async_playwright())
+        driver = await stack.enter_async_context(browser_driver())
         plan = launch_plan(webgpu=config.leg.webgpu)
-        host = await stack.enter_async_context(
-            browser_host(lambda: launch(playwright, browser, plan, headed=headed))
-        )
+
+        async def launch_one() -> LaunchedBrowser:
+            playwright = await driver.playwright()
+            return await launch(playwright, browser, plan, headed=headed, only_origin=server.origin)
+
+        await driver.playwright()
+        host = await stack.enter_async_context(browser_host(launch_one, driver.stop))
         desktop = (
             await stack.enter_async_context(desktop_worker()) if config.desktop_reference else None
         )

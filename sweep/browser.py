@@ -20,6 +20,8 @@ from playwright.async_api import Error as PlaywrightError
 from sweep.browser_search import BROWSER_ENV, BrowserChoice, find_browser
 from sweep.config import Frozen
 from sweep.errors import EnvironmentProblem
+from sweep.scratch import scratch_prefix
+from sweep.secrets import public_environ
 
 __all__ = [
     "BROWSER_ENV",
@@ -122,6 +124,22 @@ def launch_flags(
     return _joined([*flags, *extra])
 
 
+def network_lock(origin: str) -> tuple[str, ...]:
+    """Flags under which a browser reaches one loopback origin and nothing else.
+
+    Whatever is not `origin` goes to a proxy that is not there: other ports of loopback, addresses,
+    names; by fetch, WebSocket, image, navigation or worker alike. They hold the session's port,
+    so they are not part of the plan that is recorded.
+    """
+    return (
+        "--proxy-server=http://127.0.0.1:1",
+        # Loopback is exempt from proxies unless this says otherwise.
+        f"--proxy-bypass-list=<-loopback>;{origin.removeprefix('http://')}",
+        # WebRTC would send UDP beside the proxy.
+        "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    )
+
+
 def _joined(flags: Sequence[str]) -> tuple[str, ...]:
     lists: dict[str, dict[str, None]] = {}
     plain: dict[str, None] = {}
@@ -206,17 +224,20 @@ async def launch(
     *,
     headed: bool = False,
     user_data_dir: Path | None = None,
+    only_origin: str | None = None,
 ) -> LaunchedBrowser:
     """Start the browser with a profile of its own, which caches the runtime's wasm between pages.
 
     `user_data_dir`: a profile that is kept; None: a temporary one that goes with the browser.
+    `only_origin`: `http://127.0.0.1:<port>`, beyond which no page of this browser can get; None:
+    all of loopback.
 
     Raises EnvironmentProblem with the browser's own words when it does not start.
     """
     scratch: Path | None = None
-    environ: dict[str, str | float | bool] = dict(os.environ)
+    environ: dict[str, str | float | bool] = dict(public_environ())
     if user_data_dir is None:
-        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="litertjs-sweep-"))
+        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=scratch_prefix()))
         user_data_dir = scratch / "profile"
         # A killed browser leaves its socket directory behind; it shall lie in ours, unless that
         # makes the socket's path longer than the 108 bytes which sockets may have.
@@ -229,7 +250,12 @@ async def launch(
             user_data_dir,
             executable_path=choice.executable,
             headless=not headed,
-            args=[*plan.flags, *([] if headed else ["--headless=new"])],
+            args=[
+                *plan.flags,
+                *(network_lock(only_origin) if only_origin else ()),
+                *([] if headed else ["--headless=new"]),
+            ],
+            accept_downloads=False,
             chromium_sandbox=plan.sandbox,
             env=environ,
             timeout=LAUNCH_TIMEOUT_S * 1000,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from playwright.async_api import BrowserContext
 from playwright.async_api import Error as PlaywrightError
+
+from sweep.errors import EnvironmentProblem
+
+RELAUNCH_WAITS_S = (0.5, 2.0, 5.0)
+"""Once a browser has run here, one that does not start is tried again after these pauses."""
+
+log = logging.getLogger(__name__)
 
 
 class RunningBrowser(Protocol):
@@ -28,6 +37,8 @@ class BrowserHost:
 
     launch: Callable[[], Any]
     """Coroutine function that returns a RunningBrowser."""
+    recover: Callable[[], Awaitable[None]] | None = None
+    """Called before a launch is tried again: what launches may itself have died."""
     launches: int = 0
     _running: RunningBrowser | None = None
     _gone: list[Callable[[], None]] = field(default_factory=list)
@@ -44,11 +55,27 @@ class BrowserHost:
             EnvironmentProblem: the browser cannot be started.
         """
         if self._running is None:
-            running: RunningBrowser = await self.launch()
+            running = await self._launch()
             self.launches += 1
             self._running = running
             running.context.on("close", lambda _: self._vanished(running))
         return self._running.context
+
+    async def _launch(self) -> RunningBrowser:
+        waits = iter(RELAUNCH_WAITS_S if self.launches else ())
+        while True:
+            try:
+                running: RunningBrowser = await self.launch()
+            except EnvironmentProblem as problem:
+                wait = next(waits, None)
+                if wait is None:
+                    raise
+                log.warning("the browser does not start, trying again: %s", problem)
+                await asyncio.sleep(wait)
+                if self.recover is not None:
+                    await self.recover()
+            else:
+                return running
 
     def on_gone(self, callback: Callable[[], None]) -> None:
         """Calls back once when the running browser ends, for whatever reason."""
@@ -85,9 +112,11 @@ class BrowserHost:
 
 
 @contextlib.asynccontextmanager
-async def browser_host(launch: Callable[[], Any]) -> AsyncIterator[BrowserHost]:
+async def browser_host(
+    launch: Callable[[], Any], recover: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[BrowserHost]:
     """A host whose browser is gone when the context ends."""
-    host = BrowserHost(launch)
+    host = BrowserHost(launch, recover)
     try:
         yield host
     finally:

@@ -24,6 +24,7 @@ from aiohttp import web
 
 from sweep.errors import EnvironmentProblem
 from sweep.paths import resource_dir
+from sweep.scratch import scratch_prefix
 
 HARNESS_FILES = ("harness.js", "runtime_adapter.js", "gpu_watch.js", "transport.js")
 
@@ -193,7 +194,7 @@ async def serve_pages(port: int = 0) -> AsyncIterator[PageServer]:
         EnvironmentProblem: the loopback interface or the port cannot be bound.
     """
     token = secrets.token_urlsafe(24)
-    with tempfile.TemporaryDirectory(prefix="litertjs-sweep-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as scratch:
         server = PageServer(origin="", token=token, scratch=Path(scratch))
         # The largest single upload is checked against its own announced size.
         app = web.Application(client_max_size=2**63, middlewares=[_guard(server)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -16,6 +18,7 @@ from playwright.async_api import ConsoleMessage, Page
 from playwright.async_api import Error as PlaywrightError
 
 from sweep.config import ACCELERATOR, Leg, Timeouts
+from sweep.console import is_telling, normalise
 from sweep.gate import MeasuringGate
 from sweep.host import BrowserHost
 from sweep.protocol import (
@@ -40,6 +43,13 @@ PAGE_DTYPES = {"float32": np.float32, "int32": np.int32, "uint8": np.uint8}
 MAX_CONSOLE_LINES = 20_000
 """Lines kept per job; a page that floods the console is cut here, and the cut is recorded."""
 MAX_LINE_LENGTH = 8_000
+MAX_SCANNED_PARTS = 200
+"""Lines of one over-long message that are looked through beyond its kept part."""
+
+OPEN_TIMEOUT_S = 60.0
+"""A browser that has not opened a page by then is wedged and gets killed."""
+
+log = logging.getLogger(__name__)
 
 _MARK = "litertjs-sweep:mark:"
 
@@ -67,17 +77,30 @@ class ConsoleLog:
     stage: Stage | None = None
 
     def add(self, level: str, text: str) -> None:
-        """Appends a line; beyond the limit it is only counted."""
-        text = text[:MAX_LINE_LENGTH]
+        """Appends a line; beyond the limit it is only counted, unless it can decide a verdict."""
+        text = _shortened(text)
         if self.lines:
             last = self.lines[-1]
             if (last.level, last.text, last.stage) == (level, text, self.stage):
                 self.lines[-1] = last.model_copy(update={"count": last.count + 1})
                 return
         if len(self.lines) >= MAX_CONSOLE_LINES:
-            self.dropped += 1
-            return
+            # Telling lines have as much room again: no flood can push them out.
+            room = len(self.lines) < 2 * MAX_CONSOLE_LINES
+            if not (room and is_telling(normalise(text))):
+                self.dropped += 1
+                return
         self.lines.append(ConsoleLine(level=level, text=text, stage=self.stage))
+
+
+def _shortened(text: str) -> str:
+    """A line of bounded length that still holds what can decide a verdict."""
+    if len(text) <= MAX_LINE_LENGTH:
+        return text
+    rest = text[MAX_LINE_LENGTH:].splitlines()[:MAX_SCANNED_PARTS]
+    telling = [part[:MAX_LINE_LENGTH] for part in rest]
+    telling = [part for part in telling if is_telling(normalise(part))]
+    return "\n".join([text[:MAX_LINE_LENGTH], *telling[:1]])
 
 
 class PageSession:
@@ -110,6 +133,7 @@ class PageSession:
         self._page: Page | None = None
         self._crashed: asyncio.Future[ErrorKind] | None = None
         self._marks: dict[str, asyncio.Event] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._serial = itertools.count()
         self._log = ConsoleLog()
         self._startup_log = ConsoleLog()
@@ -214,13 +238,16 @@ class PageSession:
         self._log.stage = "init"
         self._runtime = None
         self._init_ms = None
+        kind: ErrorKind
         try:
-            page = await self._new_page()
-        except PlaywrightError as problem:
+            page = await self._new_page_or_another()
+        except (PlaywrightError, TimeoutError) as problem:
+            kind = "timeout" if isinstance(problem, TimeoutError) else "browser_crash"
+            if self._crashed is not None and self._crashed.done():
+                kind = self._crashed.result()
             await self._host.kill()
-            raise StageFailed(
-                StageError(stage="init", kind="browser_crash", message=_first_lines(problem))
-            ) from problem
+            message = _first_lines(problem) or _end_message("timeout", "init", OPEN_TIMEOUT_S)
+            raise StageFailed(StageError(stage="init", kind=kind, message=message)) from problem
         self._page = page
         answer = await self._call(
             "init",
@@ -242,6 +269,19 @@ class PageSession:
         self._log.lines.clear()
         self._gpu_errors.clear()
 
+    async def _new_page_or_another(self) -> Page:
+        """A page; where the browser died since the last job, one of another browser."""
+        for last in (False, True):
+            try:
+                async with asyncio.timeout(OPEN_TIMEOUT_S):
+                    return await self._new_page()
+            except (PlaywrightError, TimeoutError) as problem:
+                if last:
+                    raise
+                log.warning("no page could be opened, trying again: %s", _first_lines(problem))
+                await self._host.kill()
+        raise AssertionError("the second attempt returns or raises")
+
     async def _new_page(self) -> Page:
         await self.close()
         context = await self._host.context()
@@ -256,6 +296,8 @@ class PageSession:
         page.on("crash", lambda _: down("page_crash"))
         page.on("close", lambda _: down("browser_crash"))
         self._host.on_gone(lambda: down("browser_crash"))
+        # A page has no business with windows of its own.
+        page.on("popup", lambda popup: self._close_soon(popup))
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self._log.add("pageerror", str(error)))
         if self._init_script:
@@ -263,6 +305,15 @@ class PageSession:
         await page.goto(self._page_url, timeout=30_000)
         await page.wait_for_function("globalThis.litertSweep !== undefined", timeout=30_000)
         return page
+
+    def _close_soon(self, popup: Page) -> None:
+        async def close() -> None:
+            with contextlib.suppress(PlaywrightError):
+                await popup.close()
+
+        task = asyncio.ensure_future(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _on_console(self, message: ConsoleMessage) -> None:
         text = message.text
@@ -301,7 +352,7 @@ class PageSession:
         except PlaywrightError as problem:
             # The crash event may come just after the call's own error.
             await asyncio.wait({crashed}, timeout=1)
-            kind = crashed.result() if crashed.done() else "exception"
+            kind = crashed.result() if crashed.done() else _kind_of(problem)
             if kind != "exception":
                 await self._lose_page(kind)
             raise StageFailed(
@@ -554,6 +605,11 @@ def _missing_build(leg: Leg, runtime: RuntimeFacts) -> str | None:
     if leg.jspi and not runtime.jspi:
         return f"this release loaded {file or 'no wasm'}: it has no JSPI build"
     return None
+
+
+def _kind_of(problem: PlaywrightError) -> ErrorKind:
+    """What an error of the driver means: a target that is gone is nobody's exception."""
+    return "browser_crash" if problem.name == "TargetClosedError" else "exception"
 
 
 def _ms(samples: Iterable[float]) -> tuple[float, ...]:
