@@ -160,7 +160,7 @@ function columns(index, view, old, history, since) {
     {
       id: 'model', label: 'Model', width: '21%', value: id,
       cell: (row) => h('div', {class: 'model'},
-          h('a', {href: href(['model', id(row)])}, id(row)),
+          h('a', {href: href(['model', id(row)]), title: id(row)}, id(row)),
           h('span', {class: 'tags'}, index.models.tags[model[row]].slice(0, 3).map((t) => h('span', {class: 'tag'}, index.tags[t])))),
     },
     {
@@ -220,7 +220,7 @@ function columns(index, view, old, history, since) {
       const sweep = index.sweeps[view().sweep[row]];
       const env = index.envs[view().env[row]];
       return h('div', {class: 'env', title: env.label}, h('span', {}, env.machine),
-          h('span', {class: 'sub'}, `${env.browser.replace(/(\d+)(\.\d+)+/, '$1')} · core ${sweep.core} · ${sweep.date}`));
+          h('span', {class: 'sub'}, `${env.browser.replace(/(\d+)(\.\d+)+.*/, '$1')} · core ${sweep.core} · ${sweep.date}`));
     },
   });
   return list;

@@ -54,14 +54,14 @@ export async function modelPage(index, route, main) {
 function heading(index, model) {
   return h('div', {class: 'title'}, h('h1', {class: 'mono'}, model.id),
       h('p', {class: 'tags'}, model.tags.map((t) => h('a', {class: 'tag', href: href(['matrix'], {tag: t})}, t))),
-      facts([
+      h('div', {class: 'about'}, facts([
         ['Source', safeLink(model.source)], ['Licence', model.license], ['Size', bytes(model.bytes)],
         ['Variant of', model.variant_of && (index.models.id.includes(model.variant_of) ?
           h('a', {href: href(['model', model.variant_of])}, model.variant_of) : model.variant_of)],
         ['Triage', index.triage.some((t) => t.model === model.id) &&
           h('a', {href: `triage/${encodeURIComponent(model.id)}/report.html`}, 'report')],
         ['Notes', model.notes],
-      ]));
+      ])));
 }
 
 function newestPerRow(entries) {

@@ -113,7 +113,10 @@ function stability(r) {
 
 function consoleLines(r) {
   const lines = (r.evidence ?? []).length > 0 ? r.evidence :
-      r.delegation_evidence.map((text) => ({level: '', text, stage: null, count: 1}));
+      r.delegation_evidence.map((text) => {
+        const [, level, rest] = /^(?:(error|warning|log|info): )?(.*)$/s.exec(text);
+        return {level: level ?? '', text: rest, stage: null, count: 1};
+      });
   const errors = (r.gpu_errors ?? []).map((e) => ({level: 'webgpu', text: `${e.kind}: ${e.message}`, stage: null, count: e.count}));
   const all = [...errors, ...lines];
   if (all.length === 0) return null;
@@ -182,7 +185,7 @@ export function reproduceCommand(record) {
   if (leg !== 'default') words.push('--leg', leg);
   words.push('--warmup', c.warmup_runs, '--runs', c.timed_runs, '--seed', c.input_seed);
   if (c.input_sets !== null && c.input_sets !== undefined) words.push('--input-sets', c.input_sets);
-  if (c.input_generator === '1.0') words.push('--input-generator', '1.0');
+  if (c.input_generator === '1.0' || record.imported_from === '1.0') words.push('--input-generator', '1.0');
   if (c.tolerance_policy) words.push('--tolerance-policy', c.tolerance_policy);
   // `--`: a source from a stranger's catalog may look like an option.
   words.push('--', record.source);
