@@ -57,7 +57,8 @@ def _npm_ci(npm: str, static: Path, target: Path, *, dev: bool) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".install-") as name:
         place = Path(name) / "libraries"
         place.mkdir()
-        for file in ("package.json", "package-lock.json", ".npmrc"):
+        # Without `.npmrc`, whose settings the command line repeats: packagers may drop dotfiles.
+        for file in ("package.json", "package-lock.json"):
             shutil.copyfile(static / file, place / file)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
         if not dev:
