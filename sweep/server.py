@@ -28,6 +28,9 @@ from sweep.scratch import scratch_prefix
 
 HARNESS_FILES = ("harness.js", "runtime_adapter.js", "gpu_watch.js", "transport.js")
 
+CHUNK = 2**20
+"""Bytes written at a time: the largest piece of a tensor that the server itself holds."""
+
 CONTENT_TYPES = {
     ".js": "text/javascript",
     ".wasm": "application/wasm",
@@ -70,7 +73,7 @@ class PageServer:
     scratch: Path
     """Directory of received tensors and registered bytes; gone when the server ends."""
     _cores: dict[str, CoreDirs] = field(default_factory=dict)
-    _blobs: dict[str, Path | bytes] = field(default_factory=dict)
+    _blobs: dict[str, Path | memoryview] = field(default_factory=dict)
     _uploads: dict[str, _Upload] = field(default_factory=dict)
 
     @property
@@ -87,10 +90,10 @@ class PageServer:
         """URL directory that `loadLiteRt` takes for a release."""
         return f"{self.base}/core/{version}/wasm/"
 
-    def add_blob(self, content: Path | bytes) -> str:
-        """Registers bytes, or a file, for the page to fetch; returns the URL."""
+    def add_blob(self, content: Path | bytes | memoryview) -> str:
+        """Registers bytes (not copied), or a file, for the page to fetch; returns the URL."""
         key = secrets.token_urlsafe(12)
-        self._blobs[key] = content
+        self._blobs[key] = content if isinstance(content, Path) else memoryview(content)
         return f"{self.base}/blob/{key}"
 
     def expect_upload(self, path: Path, nbytes: int) -> str:
@@ -152,9 +155,16 @@ class PageServer:
         content = self._blobs.get(request.match_info["key"])
         if content is None:
             raise web.HTTPNotFound
-        if isinstance(content, bytes):
-            return web.Response(body=content, content_type="application/octet-stream")
-        return web.FileResponse(content, headers={"Content-Type": "application/octet-stream"})
+        if isinstance(content, Path):
+            return web.FileResponse(content, headers={"Content-Type": "application/octet-stream"})
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/octet-stream", **ISOLATION_HEADERS}
+        )
+        response.content_length = content.nbytes
+        await response.prepare(request)
+        for start in range(0, content.nbytes, CHUNK):
+            await response.write(content[start : start + CHUNK])
+        return response
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         upload = self._uploads.pop(request.match_info["key"], None)

@@ -8,7 +8,7 @@ import itertools
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,23 @@ log = logging.getLogger(__name__)
 
 _MARK = "litertjs-sweep:mark:"
 
-_RUN_JS = """async ([step, job, mark]) => {
-  const answer = await globalThis.litertSweep[step](job);
+_RUN_JS = """async ([steps, mark]) => {
+  const answers = [];
+  for (const [step, job] of steps) {
+    const answer = await globalThis.litertSweep[step](job);
+    answers.push(answer);
+    if (!answer.ok) break;
+  }
   console.debug(mark);
-  return answer;
+  return answers;
 }"""
+"""Steps of one stage go in one call: a round trip through the driver costs some 2 ms."""
+
+MAX_JOBS_PER_PAGE = 100
+"""A page is replaced after so many jobs, whatever its state: slow leaks end with it."""
+MAX_IDLE_WASM_BYTES = 768 * 2**20
+"""A page whose wasm heap is larger once its model is unloaded is replaced: a heap never shrinks,
+and what one page can hold is bounded (4 GiB, less fragmentation)."""
 
 
 class StageFailed(Exception):  # noqa: N818  # never leaves this module
@@ -141,7 +153,9 @@ class PageSession:
         self._gpu_errors: list[GpuError] = []
         self._runtime: RuntimeFacts | None = None
         self._init_ms: float | None = None
-        self.jobs_done = 0
+        self._jobs_in_page = 0
+        self.wasm_bytes: int | None = None
+        """Size of the page's wasm heap after its last job; None where the release hides it."""
 
     @property
     def usable(self) -> bool:
@@ -198,9 +212,12 @@ class PageSession:
             error = failed.error
         finally:
             self._log.stage = None
+            # An input set that did not end well gives no outputs: these lie about for nothing.
+            kept = {tensor.path.parent for run in progress.runs for tensor in run.outputs}
+            for folder in set(progress.folders) - kept:
+                shutil.rmtree(folder, ignore_errors=True)
         if self.usable and not await self._tidy(error):
             await self.close()
-        self.jobs_done += 1
         return Measurement(
             backend=job.backend,
             reached=progress.reached,
@@ -226,18 +243,24 @@ class PageSession:
         """Unloads the model; False when the page should not be used again."""
         if error is not None:
             return False
+        self._jobs_in_page += 1
         try:
-            await self._call("outputs", "unload", {}, 30)
-            state = await self.memory()
+            _, state = await self._calls("outputs", [("unload", {}), ("memory", {})], 30)
         except StageFailed:
             return False
-        return not state["deviceLost"]
+        self.wasm_bytes = state["wasmBytes"]
+        return (
+            not state["deviceLost"]
+            and self._jobs_in_page < MAX_JOBS_PER_PAGE
+            and (self.wasm_bytes or 0) <= MAX_IDLE_WASM_BYTES
+        )
 
     async def _open(self) -> None:
         self._startup_log = self._log
         self._log.stage = "init"
         self._runtime = None
         self._init_ms = None
+        self._jobs_in_page = 0
         kind: ErrorKind
         try:
             page = await self._new_page_or_another()
@@ -324,15 +347,28 @@ class PageSession:
             return
         self._log.add(message.type, text)
 
-    async def _call(self, stage: Stage, step: str, job: dict[str, Any], timeout: float) -> Any:  # noqa: ASYNC109  # the timeout ends in a kill, not in a cancelled call
+    async def _call(self, stage: Stage, step: str, job: dict[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
         """Runs one step in the page; returns its value, or raises StageFailed."""
+        return (await self._calls(stage, [(step, job)], timeout))[0]
+
+    async def _calls(
+        self,
+        stage: Stage,
+        steps: Sequence[tuple[str, dict[str, Any]]],
+        timeout: float,  # noqa: ASYNC109  # it ends in a kill, not in a cancelled call
+    ) -> list[Any]:
+        """Runs steps of one stage in the page, in order; returns their values.
+
+        Raises:
+            StageFailed: a step failed; those after it were not begun.
+        """
         page, crashed = self._page, self._crashed
         assert page is not None
         assert crashed is not None
         self._log.stage = stage
         mark = f"{_MARK}{next(self._serial)}"
         seen = self._marks[mark] = asyncio.Event()
-        call = asyncio.ensure_future(page.evaluate(_RUN_JS, [step, job, mark]))
+        call = asyncio.ensure_future(page.evaluate(_RUN_JS, [list(map(list, steps)), mark]))
         try:
             done, _ = await asyncio.wait(
                 {call, crashed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
@@ -348,7 +384,7 @@ class PageSession:
                 StageError(stage=stage, kind=kind, message=_end_message(kind, stage, timeout))
             )
         try:
-            answer = call.result()
+            answers = call.result()
         except PlaywrightError as problem:
             # The crash event may come just after the call's own error.
             await asyncio.wait({crashed}, timeout=1)
@@ -364,9 +400,11 @@ class PageSession:
                 await seen.wait()
         except TimeoutError:
             self._marks.pop(mark, None)
-        self._gpu_errors.extend(GpuError.model_validate(e) for e in answer["gpuErrors"])
-        if answer["ok"]:
-            return answer["value"]
+        for answer in answers:
+            self._gpu_errors.extend(GpuError.model_validate(e) for e in answer["gpuErrors"])
+        if answers[-1]["ok"]:
+            return [answer["value"] for answer in answers]
+        answer = answers[-1]
         kind = (
             "aborted" if answer["aborted"] else "transport" if answer["transport"] else "exception"
         )
@@ -416,45 +454,45 @@ class PageSession:
     async def _run_set(
         self, job: Job, progress: _Progress, index: int, key: str, input_set: int, *, timed: bool
     ) -> None:
-        signature = progress.signatures[index]
-        await self._send_inputs(job, signature, index, key, input_set)
-        first = await self._call("first_run", "firstRun", {}, job.timeouts.first_run)
+        first = await self._first_run(job, progress.signatures[index], index, key, input_set)
         if timed:
             progress.reached = "first_run"
             progress.timings["first_run_ms"] = round(first["ms"], 4)
-        outputs = await self._collect(job, "first", first["outputs"])
-        second_same: bool | None = None
+        outputs = await self._collect(job, progress, "first", first["outputs"])
         last_same: bool | None = None
-        # Two runs at least, on whatever is run: some drivers are right only the first time.
-        second = await self._call("warmup", "secondRun", {}, job.timeouts.first_run)
-        second_same = second["same"]
-        outputs += await self._collect(job, "second", second["outputs"])
-        if timed:
-            if job.timed is None:
-                last_same, last_outputs = await self._run_timed(job, progress, second["ms"])
-            else:
-                async with self._gate.timing():
-                    last_same, last_outputs = await self._run_timed(job, progress, second["ms"])
-            outputs += last_outputs
-        await self._call("outputs", "release", {}, job.timeouts.outputs)
+        if not timed:
+            # Two runs at least, on whatever is run: some drivers are right only the first time.
+            second = await self._call("warmup", "secondRun", {}, job.timeouts.first_run)
+            outputs += await self._collect(job, progress, "second", second["outputs"])
+        else:
+            alone = self._gate.timing() if job.timed else contextlib.nullcontext()
+            async with alone:
+                second, timed_runs = await self._warm_and_timed(job, progress)
+            outputs += await self._collect(job, progress, "second", second["outputs"])
+            outputs += await self._collect(job, progress, "last", timed_runs["outputs"])
+            last_same = timed_runs["same"]
         progress.runs.append(
             SetRun(
                 signature=key,
                 input_set=input_set,
                 outputs=tuple(outputs),
-                second_same=second_same,
+                second_same=second["same"],
                 last_same=last_same,
             )
         )
         progress.reached = "outputs"
 
-    async def _run_timed(
-        self, job: Job, progress: _Progress, second_ms: float
-    ) -> tuple[bool, list[OutputTensor]]:
-        # The second run is the first of the warm-up.
+    async def _warm_and_timed(
+        self, job: Job, progress: _Progress
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The second run, which is the first of the warm-up, the rest of it, and the timed runs."""
         more = max(job.warmup_runs - 1, 0)
-        warm = await self._call("warmup", "warmup", {"runs": more}, job.timeouts.warmup)
-        progress.timings["warmup_ms"] = _ms((second_ms, *warm["samples"]))
+        second, warm = await self._calls(
+            "warmup",
+            [("secondRun", {}), ("warmup", {"runs": more})],
+            job.timeouts.first_run + job.timeouts.warmup,
+        )
+        progress.timings["warmup_ms"] = _ms((second["ms"], *warm["samples"]))
         progress.reached = "warmup"
         plan = job.timed
         if plan is None:
@@ -470,7 +508,7 @@ class PageSession:
                 "minRuns": plan.min_runs,
                 "maxRuns": plan.max_runs,
                 "batch": plan.batch,
-                "estimateMs": min((second_ms, *warm["samples"])),
+                "estimateMs": min((second["ms"], *warm["samples"])),
                 "budgetMs": plan.budget_ms,
                 "relativeHalfWidth": plan.relative_half_width,
             }
@@ -478,38 +516,41 @@ class PageSession:
         if plan is not None:
             progress.timings.update(samples_ms=_ms(timed["samples"]), batch=timed["batch"])
             progress.reached = "timed"
-        return timed["same"], await self._collect(job, "last", timed["outputs"])
+        return second, timed
 
-    async def _send_inputs(
+    async def _first_run(
         self, job: Job, signature: PageSignature, index: int, key: str, input_set: int
-    ) -> None:
+    ) -> dict[str, Any]:
+        """Gives the page its inputs, which replace those of the last set, and runs once."""
         arrays = job.inputs[input_set].get(key, {})
         tensors, urls = [], []
         for position, tensor in enumerate(signature.inputs):
             array = match_input(arrays, tensor.name, position)
             if tensor.dtype in PAGE_DTYPES:
                 array = array.astype(PAGE_DTYPES[tensor.dtype], copy=False)
-            url = self._server.add_blob(np.ascontiguousarray(array).tobytes())
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            url = self._server.add_blob(flat.data)
             urls.append(url)
             tensors.append({"dtype": tensor.dtype, "shape": list(array.shape), "url": url})
         try:
-            await self._call(
+            _, first = await self._calls(
                 "first_run",
-                "setInputs",
-                {"signature": index, "tensors": tensors},
+                [("setInputs", {"signature": index, "tensors": tensors}), ("firstRun", {})],
                 job.timeouts.first_run,
             )
+            return dict(first)
         finally:
             for url in urls:
                 self._server.forget(url)
 
     async def _collect(
-        self, job: Job, run: str, outputs: list[dict[str, Any]]
+        self, job: Job, progress: _Progress, run: str, outputs: list[dict[str, Any]]
     ) -> list[OutputTensor]:
         """Has the page send the kept outputs of one run; returns where they lie."""
         if not outputs:
             return []
         folder = Path(tempfile.mkdtemp(dir=self._server.scratch))
+        progress.folders.append(folder)
         paths = [folder / f"{i}.bin" for i in range(len(outputs))]
         urls = [
             self._server.expect_upload(path, output["bytes"])
@@ -519,9 +560,6 @@ class PageSession:
             await self._call(
                 "outputs", "postOutputs", {"run": run, "urls": urls}, job.timeouts.outputs
             )
-        except StageFailed:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
         finally:
             for url in urls:
                 self._server.forget(url)
@@ -547,6 +585,8 @@ class _Progress:
     accelerator: str | None = None
     timings: dict[str, Any] = field(default_factory=dict)
     runs: list[SetRun] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    """All that hold received tensors."""
 
 
 def match_input(arrays: Mapping[str, np.ndarray], name: str, position: int) -> np.ndarray:
