@@ -1,10 +1,28 @@
-"""Tolerance policies, noise floors and grades: from numeric facts to a judgement of one output."""
+"""Tolerance policies, noise floors and grades: from numeric facts to a judgement of one output.
+
+Policy `calibrated` judges an output by two sizes of its error, and the worse one decides:
+
+* overall: normalised RMSE against a threshold, which is the guard rail of the precision in use,
+  or ten times the model's measured noise floor where that is larger, up to a cap;
+* anywhere: the largest element error against a share of the reference's RMS, or of that very
+  element, or ten times the floor's largest, so that one wrong slice in a large output shows.
+
+An error below the absolute floor of the precision is never a mismatch: there is nothing to compare
+there but rounding. Integers that stand for real numbers are judged in steps of their quantization;
+integers that do not (indices, counts) must be equal, unless the reference's own kernels move them.
+
+Healthy fp32 runs on WebGPU show a normalised RMSE of 1e-8 to 4e-4, real mismatches 0.2 and more.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
-from sweep.config import Frozen
+import numpy as np
+
+from sweep.compare import OutputComparison, compare_outputs
+from sweep.config import Frozen, TolerancePolicyName
 
 Grade = Literal["exact", "rounding", "precision", "divergent", "broken"]
 """From best to worst; `output_mismatch` from `divergent` on."""
@@ -34,3 +52,217 @@ class OutputJudgement(Frozen):
     floor: NoiseFloor | None
     reason: str
     """One sentence with the numbers."""
+
+
+GRADES: tuple[Grade, ...] = ("exact", "rounding", "precision", "divergent", "broken")
+
+PrecisionInUse = Literal["fp32", "fp16", "quantized"]
+
+
+class GuardRail(Frozen):
+    """What an error may be where nothing better is known, for one precision."""
+
+    rounding: float
+    """Normalised RMSE up to which an error is called rounding."""
+    nrmse: float
+    """Normalised RMSE up to which it is explained by the precision."""
+    cap: float
+    """However noisy the reference is, beyond this normalised RMSE it excuses nothing."""
+    element: float
+    """Largest element error, as a share of the reference's RMS or of that element."""
+    absolute: float
+    """Errors up to this size are rounding at any scale."""
+
+
+GUARD_RAILS: dict[PrecisionInUse, GuardRail] = {
+    "fp32": GuardRail(rounding=1e-5, nrmse=1e-3, cap=0.05, element=0.05, absolute=1e-7),
+    "fp16": GuardRail(rounding=1e-3, nrmse=1e-2, cap=0.1, element=0.2, absolute=1e-4),
+    # Integer arithmetic on one side may meet dequantized floats on the other.
+    "quantized": GuardRail(rounding=1e-5, nrmse=5e-2, cap=0.15, element=0.5, absolute=1e-4),
+}
+
+FLOOR_FACTOR = 10.0
+"""How many noise floors an error may be: the floor is one draw of what it estimates."""
+
+LSB = 1.0
+"""Quantization steps that two correct kernels may differ by, beside the measured floor."""
+MAX_LSB_FLOOR = 4.0
+"""A floor beyond this many steps is not believed."""
+
+BROKEN_NRMSE = 0.9
+"""From here on the output shares about as much with the reference as zeros do."""
+BROKEN_PEARSON = 0.5
+
+
+def is_mismatch(grade: Grade) -> bool:
+    """Whether a grade makes the run an `output_mismatch`."""
+    return grade in ("divergent", "broken")
+
+
+def worst_grade(grades: Iterable[Grade]) -> Grade | None:
+    """The worst of some grades; None of none."""
+    return max(grades, key=GRADES.index, default=None)
+
+
+def measure_floor(
+    base: np.ndarray[Any, Any],
+    other_kernels: np.ndarray[Any, Any] | None,
+    perturbed: np.ndarray[Any, Any] | None,
+    precision: str,
+) -> NoiseFloor:
+    """How far one output of the reference moves.
+
+    Args:
+        base: the reference's output; the other two have its shape.
+        other_kernels: the same inputs through other kernels; None: not measured.
+        perturbed: inputs rounded to the precision in use; None: not measured.
+        precision: whose rounding was applied: `fp32`, `fp16` or `quantized`.
+    """
+    kernels = compare_outputs(other_kernels, base) if other_kernels is not None else None
+    rounded = compare_outputs(perturbed, base) if perturbed is not None else None
+    return NoiseFloor(
+        kernel_nrmse=kernels.nrmse if kernels else None,
+        kernel_max_abs=kernels.max_abs if kernels else None,
+        perturb_nrmse=rounded.nrmse if rounded else None,
+        perturb_max_abs=rounded.max_abs if rounded else None,
+        precision=precision,
+    )
+
+
+def judge_output(
+    facts: OutputComparison,
+    *,
+    policy: TolerancePolicyName,
+    floor: NoiseFloor | None,
+    precision: PrecisionInUse,
+    dtype: str,
+    quantized: bool,
+) -> OutputJudgement:
+    """Grades one output.
+
+    Args:
+        facts: of the output against its reference.
+        policy: `strict` takes the element rule for the match; `calibrated` see the module.
+        floor: the model's measured noise floor; None: the guard rails alone decide.
+        precision: the coarsest rounding that a correct run may show.
+        dtype: of the output, in numpy's spelling.
+        quantized: its integers stand for real numbers.
+    """
+    rail = GUARD_RAILS[precision]
+    threshold = min(max(rail.nrmse, FLOOR_FACTOR * _floor_nrmse(floor)), rail.cap)
+    integer = not dtype.startswith(("float", "bfloat"))
+    if integer:
+        grade, reason = _grade_integers(facts, floor, quantized=quantized)
+    else:
+        grade, reason = _grade_floats(facts, floor, rail, threshold)
+    match = not is_mismatch(grade)
+    if policy == "strict":
+        match = bool(facts.strict_match)
+        reason = (
+            f"{facts.strict_outside} of {facts.elements} elements outside the strict rule; {reason}"
+        )
+        if match and is_mismatch(grade):
+            grade = "rounding"
+        elif not match and not is_mismatch(grade):
+            grade = "divergent"
+    return OutputJudgement(
+        policy=policy,
+        grade=grade,
+        match=match,
+        threshold_nrmse=None if integer else threshold,
+        floor=floor,
+        reason=reason,
+    )
+
+
+def _floor_nrmse(floor: NoiseFloor | None) -> float:
+    if floor is None:
+        return 0.0
+    return max(floor.kernel_nrmse or 0.0, floor.perturb_nrmse or 0.0)
+
+
+def _floor_max_abs(floor: NoiseFloor | None) -> float:
+    if floor is None:
+        return 0.0
+    return max(floor.kernel_max_abs or 0.0, floor.perturb_max_abs or 0.0)
+
+
+def _not_numbers(facts: OutputComparison) -> tuple[Grade, str] | None:
+    """The grades that need no size of an error."""
+    if facts.problem:
+        return "broken", facts.problem
+    if facts.nonfinite_positions_differ:
+        return "broken", "non-finite values stand at other positions than in the reference"
+    if facts.identical:
+        return "exact", "identical bit for bit"
+    if facts.max_abs is None and facts.elements and facts.rmse is None:
+        return "exact", "no finite value on either side"
+    if facts.max_abs == 0:
+        return "exact", "equal in every element"
+    return None
+
+
+def _grade_integers(
+    facts: OutputComparison, floor: NoiseFloor | None, *, quantized: bool
+) -> tuple[Grade, str]:
+    early = _not_numbers(facts)
+    if early:
+        return early
+    assert facts.max_abs is not None
+    moved = _floor_max_abs(floor)
+    if quantized:
+        allowed = LSB + (min(moved, MAX_LSB_FLOOR) if floor else LSB)
+        words = f"off by up to {facts.max_abs:g} steps of the quantization, {allowed:g} allowed"
+        if facts.max_abs <= LSB:
+            return "rounding", words
+        if facts.max_abs <= allowed:
+            return "precision", words
+        return ("broken" if _shares_nothing(facts) else "divergent"), words
+    words = f"integers differ by up to {facts.max_abs:g}"
+    if moved > 0 and facts.max_abs <= moved and (facts.nrmse or 0) <= 2 * _floor_nrmse(floor):
+        return "precision", f"{words}, as the reference's own kernels do"
+    return ("broken" if _shares_nothing(facts) else "divergent"), words
+
+
+def _grade_floats(
+    facts: OutputComparison, floor: NoiseFloor | None, rail: GuardRail, threshold: float
+) -> tuple[Grade, str]:
+    early = _not_numbers(facts)
+    if early:
+        return early
+    if facts.max_abs is None or facts.rmse is None:
+        return "broken", "the error is too large for a number"
+    if facts.max_abs <= rail.absolute:
+        return "rounding", f"no error above {rail.absolute:g}"
+    if facts.nrmse is None:
+        return "broken", f"the reference is all zeros, the output has {facts.max_abs:.3g}"
+    words = f"normalised RMSE {facts.nrmse:.3g}, {threshold:.3g} allowed"
+    if facts.nrmse > threshold:
+        return ("broken" if _shares_nothing(facts) else "divergent"), words
+    allowed = _element_bound(facts, floor, rail)
+    if facts.max_abs > allowed:
+        return "divergent", (
+            f"{words}, but one element is off by {facts.max_abs:.3g}, {allowed:.3g} allowed"
+        )
+    rounding = max(rail.rounding, min(3 * _floor_nrmse(floor), rail.nrmse))
+    return ("rounding" if facts.nrmse <= rounding else "precision"), words
+
+
+def _element_bound(facts: OutputComparison, floor: NoiseFloor | None, rail: GuardRail) -> float:
+    scale = facts.reference.rms or 0.0
+    worst = abs(facts.worst.reference) if facts.worst else 0.0
+    cap = rail.cap * max(abs(facts.reference.min or 0.0), abs(facts.reference.max or 0.0))
+    return max(
+        rail.element * max(scale, worst),
+        min(FLOOR_FACTOR * _floor_max_abs(floor), cap),
+        rail.absolute,
+    )
+
+
+def _shares_nothing(facts: OutputComparison) -> bool:
+    """Zeros, a constant, or values without a relation to the reference's."""
+    if facts.measured.constant and not facts.reference.constant and facts.elements > 1:
+        return True
+    if facts.nrmse is None or facts.nrmse >= BROKEN_NRMSE:
+        return True
+    return facts.pearson is not None and facts.elements > 2 and facts.pearson < BROKEN_PEARSON
