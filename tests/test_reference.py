@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import flatbuffers
+import numpy as np
+import psutil
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from sweep import reference
+from sweep.reference import DesktopWorker, desktop_worker, measure_noise_floor, perturb
+
+OP = schema.BuiltinOperator
+FLOAT, INT32, BOOL = schema.TensorType.FLOAT32, schema.TensorType.INT32, schema.TensorType.BOOL
+
+Tensor = tuple[str, int, list[int], object]
+Op = tuple[int, list[int], list[int], int, object]
+Graph = tuple[list[Tensor], list[Op], list[int], list[int]]
+
+
+def pack(
+    *graphs: Graph,
+    signatures: dict[str, tuple[int, dict[str, int], dict[str, int]]] | None = None,
+    custom: str | None = None,
+    dynamic: bool = False,
+) -> bytes:
+    model = schema.ModelT(version=3, operatorCodes=[], subgraphs=[], buffers=[schema.BufferT()])
+    for tensors, operators, inputs, outputs in graphs:
+        graph = schema.SubGraphT(tensors=[], operators=[], inputs=inputs, outputs=outputs)
+        for name, dtype, shape, data in tensors:
+            tensor = schema.TensorT(name=name, type=dtype, shape=shape)
+            if dynamic and data is None:
+                tensor.shapeSignature = [-1, *shape[1:]]
+            if data is not None:
+                raw = np.frombuffer(np.asarray(data).tobytes(), np.uint8)
+                tensor.buffer = len(model.buffers)
+                model.buffers.append(schema.BufferT(data=raw))
+            graph.tensors.append(tensor)
+        for code, ins, outs, kind, options in operators:
+            operator_code = schema.OperatorCodeT(builtinCode=code, version=1, customCode=custom)
+            operator_code.deprecatedBuiltinCode = min(code, 127)
+            model.operatorCodes.append(operator_code)
+            graph.operators.append(
+                schema.OperatorT(
+                    opcodeIndex=len(model.operatorCodes) - 1,
+                    inputs=ins,
+                    outputs=outs,
+                    builtinOptionsType=kind,
+                    builtinOptions=options,
+                )
+            )
+        model.subgraphs.append(graph)
+    model.signatureDefs = [
+        schema.SignatureDefT(
+            inputs=[schema.TensorMapT(name=n, tensorIndex=i) for n, i in ins_.items()],
+            outputs=[schema.TensorMapT(name=n, tensorIndex=i) for n, i in outs_.items()],
+            signatureKey=key,
+            subgraphIndex=subgraph,
+        )
+        for key, (subgraph, ins_, outs_) in (signatures or {}).items()
+    ]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def add(constant: float) -> Graph:
+    """y = x + constant, on [2]."""
+    tensors: list[Tensor] = [
+        ("x", FLOAT, [2], None),
+        ("c", FLOAT, [2], np.full(2, constant, np.float32)),
+        ("y", FLOAT, [2], None),
+    ]
+    options = (schema.BuiltinOptions.AddOptions, schema.AddOptionsT())
+    return tensors, [(OP.ADD, [0, 1], [2], *options)], [0], [2]
+
+
+def sine(shape: list[int]) -> Graph:
+    return (
+        [("x", FLOAT, shape, None), ("y", FLOAT, shape, None)],
+        [(OP.SIN, [0], [1], schema.BuiltinOptions.NONE, None)],
+        [0],
+        [1],
+    )
+
+
+def crashing() -> bytes:
+    """A branch that is itself: the interpreter overflows its stack while it prepares."""
+    options = (
+        schema.BuiltinOptions.IfOptions,
+        schema.IfOptionsT(thenSubgraphIndex=1, elseSubgraphIndex=1),
+    )
+    tensors: list[Tensor] = [
+        ("x", FLOAT, [2], None),
+        ("c", BOOL, [1], np.array([True])),
+        ("y", FLOAT, [2], None),
+    ]
+    graph: Graph = (tensors, [(OP.IF, [1, 0], [2], *options)], [0], [2])
+    return pack(graph, graph)
+
+
+def endless() -> bytes:
+    """while 0 < 1: x += 1."""
+    loop = (
+        schema.BuiltinOptions.WhileOptions,
+        schema.WhileOptionsT(condSubgraphIndex=1, bodySubgraphIndex=2),
+    )
+    main: Graph = (
+        [("x", FLOAT, [2], None), ("y", FLOAT, [2], None)],
+        [(OP.WHILE, [0], [1], *loop)],
+        [0],
+        [1],
+    )
+    condition: Graph = (
+        [
+            ("x", FLOAT, [2], None),
+            ("zero", FLOAT, [1], np.zeros(1, np.float32)),
+            ("one", FLOAT, [1], np.ones(1, np.float32)),
+            ("c", BOOL, [1], None),
+        ],
+        [(OP.LESS, [1, 2], [3], schema.BuiltinOptions.LessOptions, schema.LessOptionsT())],
+        [0],
+        [3],
+    )
+    return pack(main, condition, add(1))
+
+
+X = {"x": np.array([0.5, -2.0], np.float32)}
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[DesktopWorker]:
+    async with desktop_worker() as started:
+        yield started
+
+
+def write(directory: Path, data: bytes) -> Path:
+    path = directory / "model.tflite"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kernels", ["xnnpack", "builtin"])
+async def test_runs_a_model_without_signatures_under_its_tensor_names(
+    worker: DesktopWorker, tmp_path: Path, kernels: reference.Kernels
+) -> None:
+    path = write(tmp_path, pack(add(3)))
+    run = await worker.run(path, {"": X}, kernels=kernels)
+    assert (run.status, run.error, run.package) == ("ok", None, "ai-edge-litert")
+    assert run.version is not None
+    np.testing.assert_array_equal(run.outputs[""]["y"], np.array([3.5, 1.0], np.float32))
+
+
+async def test_runs_every_signature_under_the_signatures_own_names(
+    worker: DesktopWorker, tmp_path: Path
+) -> None:
+    data = pack(
+        add(1), add(10), signatures={"one": (0, {"a": 0}, {"r": 2}), "ten": (1, {"b": 0}, {"s": 2})}
+    )
+    path = write(tmp_path, data)
+    run = await worker.run(path, {"one": {"a": X["x"]}, "ten": {"b": X["x"]}})
+    assert run.outputs["one"]["r"].tolist() == [1.5, -1.0]
+    assert run.outputs["ten"]["s"].tolist() == [10.5, 8.0]
+
+
+async def test_a_dynamic_dimension_takes_the_shape_of_the_value(
+    worker: DesktopWorker, tmp_path: Path
+) -> None:
+    path = write(tmp_path, pack(sine([1, 3]), dynamic=True))
+    x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
+    run = await worker.run(path, {"": {"x": x}})
+    np.testing.assert_allclose(run.outputs[""]["y"], np.sin(x), atol=1e-6)
+
+
+async def test_large_outputs_outlive_their_files(worker: DesktopWorker, tmp_path: Path) -> None:
+    path = write(tmp_path, pack(sine([1000, 1000])))
+    x = np.random.default_rng(0).uniform(-1, 1, (1000, 1000)).astype(np.float32)
+    run = await worker.run(path, {"": {"x": x}})
+    assert not list(worker.directory.iterdir())
+    np.testing.assert_allclose(run.outputs[""]["y"], np.sin(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        ({"": {"z": X["x"]}}, "'x'"),
+        ({"nope": X}, "no signature 'nope'"),
+        ({"": {"x": np.zeros(2, np.int32)}}, "INT32"),
+    ],
+)
+async def test_inputs_that_do_not_fit_are_refused_with_the_reason(
+    worker: DesktopWorker, tmp_path: Path, inputs: reference.Inputs, reason: str
+) -> None:
+    run = await worker.run(write(tmp_path, pack(add(1))), inputs)
+    assert run.status == "failed"
+    assert reason in (run.error or "")
+    assert run.outputs == {}
+
+
+async def test_a_custom_operator_is_a_failure_that_names_it(
+    worker: DesktopWorker, tmp_path: Path
+) -> None:
+    tensors, operators, inputs, outputs = add(1)
+    custom: Graph = (tensors, [(OP.CUSTOM, *operators[0][1:3], 0, None)], inputs, outputs)
+    run = await worker.run(write(tmp_path, pack(custom, custom="Twirl")), {"": X})
+    assert run.status == "failed"
+    assert "unresolved custom op: Twirl" in (run.error or "")
+
+
+async def test_bytes_that_are_no_model_are_a_failure(worker: DesktopWorker, tmp_path: Path) -> None:
+    run = await worker.run(write(tmp_path, b"<html>404</html>"), {"": X})
+    assert run.status == "failed"
+    assert run.error
+
+
+async def test_a_crash_is_survived_and_the_next_run_is_right(
+    worker: DesktopWorker, tmp_path: Path
+) -> None:
+    run = await worker.run(write(tmp_path, crashing()), {"": X}, timeout=60)
+    assert run.status == "crashed"
+    assert "died (" in (run.error or "")
+    if os.name == "posix":
+        assert "SIGSEGV" in (run.error or "")
+    again = await worker.run(write(tmp_path, pack(add(3))), {"": X})
+    assert again.outputs[""]["y"].tolist() == [3.5, 1.0]
+
+
+async def test_a_hang_is_ended_by_the_timeout(worker: DesktopWorker, tmp_path: Path) -> None:
+    run = await worker.run(write(tmp_path, endless()), {"": X}, timeout=1)
+    assert (run.status, run.error) == ("timeout", "the desktop reference did not end in 1 s")
+    again = await worker.run(write(tmp_path, pack(add(3))), {"": X})
+    assert again.status == "ok"
+
+
+async def test_nothing_is_left_behind_when_cancelled_in_the_middle(tmp_path: Path) -> None:
+    path = write(tmp_path, endless())
+    started = asyncio.Event()
+    directory: list[Path] = []
+
+    async def work() -> None:
+        async with desktop_worker() as worker:
+            directory.append(worker.directory)
+            started.set()
+            await worker.run(path, {"": X}, timeout=60)
+
+    task = asyncio.create_task(work())
+    await started.wait()
+    await asyncio.sleep(1)
+    assert psutil.Process().children()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not directory[0].exists()
+    assert not psutil.Process().children()
+    gc.collect()  # an unclosed transport would warn, and warnings are errors
+
+
+@pytest.mark.skipif(os.name != "posix", reason="memory limits are a POSIX facility")
+async def test_a_model_that_asks_for_too_much_memory_costs_only_its_own_run(
+    tmp_path: Path,
+) -> None:
+    elements = 500_000_000  # 2 GB of float32
+    fill: Graph = (
+        [
+            ("x", FLOAT, [], None),
+            ("dims", INT32, [1], np.array([elements], np.int32)),
+            ("y", FLOAT, [elements], None),
+        ],
+        [(OP.FILL, [1, 0], [2], schema.BuiltinOptions.FillOptions, schema.FillOptionsT())],
+        [0],
+        [2],
+    )
+    async with desktop_worker(memory_limit=600_000_000) as worker:
+        run = await worker.run(write(tmp_path, pack(fill)), {"": {"x": np.float32(1)}})  # type: ignore[dict-item]
+        assert run.status in ("failed", "crashed")
+        again = await worker.run(write(tmp_path, pack(add(3))), {"": X})
+        assert again.status == "ok"
+
+
+def test_perturbing_for_fp32_moves_each_value_by_one_ulp_and_both_ways() -> None:
+    x = np.random.default_rng(1).normal(size=1000).astype(np.float32)
+    x[7] = 0
+    inputs = {"": {"x": x, "ids": np.arange(4, dtype=np.int32), "mask": np.ones(4, np.float32)}}
+    moved = perturb(inputs, "fp32")
+    assert moved is not None
+    steps = moved[""]["x"].view(np.int32) - x.view(np.int32)
+    assert steps[7] == 0
+    assert set(np.delete(steps, 7).tolist()) == {-1, 1}
+    assert 400 < (steps == 1).sum() < 600
+    for same in ("ids", "mask"):
+        np.testing.assert_array_equal(moved[""][same], inputs[""][same])
+    again = perturb(inputs, "fp32")
+    assert again is not None
+    np.testing.assert_array_equal(again[""]["x"], moved[""]["x"])
+
+
+def test_perturbing_for_fp16_rounds_and_never_overflows() -> None:
+    x = np.array([0.1, 1e6, -3.0], np.float32)
+    moved = perturb({"": {"x": x}}, "fp16")
+    assert moved is not None
+    assert moved[""]["x"].dtype == np.float32
+    assert moved[""]["x"].tolist() == [float(np.float16(0.1)), 1e6, -3.0]
+
+
+def test_integers_have_no_rounding_to_be_perturbed_by() -> None:
+    assert perturb({"": {"ids": np.arange(4, dtype=np.int32)}}, "fp32") is None
+
+
+async def test_the_noise_floor_is_that_of_rounding(worker: DesktopWorker, tmp_path: Path) -> None:
+    path = write(tmp_path, pack(sine([100])))
+    x = np.random.default_rng(0).uniform(-1, 1, 100).astype(np.float32)
+    single = await measure_noise_floor(worker, path, {"": {"x": x}}, "fp32")
+    half = await measure_noise_floor(worker, path, {"": {"x": x}}, "fp16")
+    fp32, fp16 = single[""]["y"], half[""]["y"]
+    assert fp32.perturb_nrmse is not None
+    assert fp16.perturb_nrmse is not None
+    assert fp32.kernel_nrmse is not None
+    assert 1e-9 < fp32.perturb_nrmse < 2e-7
+    assert 1e-5 < fp16.perturb_nrmse < 1e-3
+    assert fp32.kernel_nrmse < 1e-6
+    assert (fp32.precision, fp16.precision) == ("fp32", "fp16")
+
+
+async def test_a_reference_that_is_not_finite_has_no_floor(
+    worker: DesktopWorker, tmp_path: Path
+) -> None:
+    path = write(tmp_path, pack(add(np.inf)))
+    floors = await measure_noise_floor(worker, path, {"": X}, "fp32")
+    assert floors == {"": {}}
+
+
+async def test_a_reference_that_fails_has_no_floor(worker: DesktopWorker, tmp_path: Path) -> None:
+    floors = await measure_noise_floor(worker, write(tmp_path, b"no model"), {"": X}, "fp32")
+    assert floors == {}
+
+
+async def test_kernels_that_fail_leave_that_movement_unmeasured(
+    worker: DesktopWorker, shared_dir: Path
+) -> None:
+    """Only XNNPACK knows this model's custom transposed convolution."""
+    path = shared_dir / "models" / "selfie_segmentation.tflite"
+    image = np.random.default_rng(0).uniform(0, 1, (1, 256, 256, 3)).astype(np.float32)
+    base = await worker.run(path, {"": {"input_1": image}})
+    assert base.status == "ok"
+    floors = await measure_noise_floor(worker, path, {"": {"input_1": image}}, "fp32", base=base)
+    (floor,) = floors[""].values()
+    assert floor.kernel_nrmse is None
+    assert floor.perturb_nrmse is not None
+    assert floor.perturb_nrmse < 1e-4
