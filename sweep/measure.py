@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-
 from sweep.bench import Bench
 from sweep.classify import (
     SUSPICIOUS_FLAGS,
@@ -42,6 +41,12 @@ from sweep.verify import (
     precision_in_use,
     verify,
 )
+
+MOST_RUNS = 3
+"""Samples that may be taken for each one asked for, while they scatter."""
+
+ACCIDENTS = frozenset({"browser_crash", "page_crash", "device_lost"})
+"""Failure classes that the machine may cause without the model: once is not enough to tell."""
 
 DESKTOP_TIMEOUT = 300.0
 """Seconds for one run of the desktop reference."""
@@ -142,12 +147,16 @@ async def _measure_backend(
     wasm: Mapping[SetKey, Outputs] | None,
     outcomes: Mapping[Backend, BackendOutcome],
 ) -> BackendOutcome:
-    """Measures once; whatever is not a clean pass in a reused page is measured again in a fresh."""
+    """Measures once; whatever is not a clean pass in a reused page is measured again in a fresh.
+
+    So is what may have been an accident (a process that the system killed), in whatever page.
+    """
     if bench.config.isolation != "reuse":
         await bench.recycle(backend)
     outcome = await _measure_once(bench, prepared, backend, desktop, wasm, outcomes)
     clean = outcome.verdict.status == "pass" and not SUSPICIOUS_FLAGS & set(outcome.verdict.flags)
-    if clean or outcome.measurement.fresh_page:
+    accident = outcome.verdict.failure_class in ACCIDENTS
+    if clean or (outcome.measurement.fresh_page and not accident):
         return outcome
     _discard_outputs([outcome])
     await bench.recycle(backend)
@@ -236,10 +245,13 @@ def timed_runs(config: SweepConfig) -> TimedRuns | None:
     """How a job is timed; None for a sweep of correctness only."""
     if not config.latency:
         return None
+    asked = config.timed_runs
     return TimedRuns(
-        min_runs=min(config.timed_runs, config.min_timed_runs),
-        max_runs=config.timed_runs,
+        floor_runs=min(asked, config.min_timed_runs),
+        min_runs=asked,
+        max_runs=asked * MOST_RUNS if config.target_half_width else asked,
         budget_ms=config.timed_budget * 1000,
+        extra_budget_ms=config.extra_budget * 1000,
         relative_half_width=config.target_half_width,
     )
 
@@ -346,6 +358,10 @@ def record_config(config: SweepConfig) -> RecordConfig:
         leg=config.leg,
         timeouts=config.timeouts,
         latency=config.latency,
+        target_half_width=config.target_half_width,
+        extra_budget=config.extra_budget,
+        timed_budget=config.timed_budget,
+        min_timed_runs=config.min_timed_runs,
     )
 
 

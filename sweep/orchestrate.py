@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from sweep.bench import Bench
 from sweep.catalog import CatalogEntry
-from sweep.errors import RecordError
+from sweep.errors import EnvironmentProblem, RecordError, StoreError, SweepError
 from sweep.measure import Desktop, measure_model, record_config, run_desktop
 from sweep.prepare import Prepared, Unprepared, prepare
 from sweep.record import Record
 from sweep.sources import FetchOptions, ModelCache
-from sweep.store import read_record, record_path, write_record
+from sweep.store import leg_of, read_record, record_path, write_record
+
+log = logging.getLogger(__name__)
 
 NOT_MEASURED = frozenset(
     {"fetch_failed", "checksum_mismatch", "init_failed", "backend_unavailable"}
 )
 """Failure classes that say something of the sweep, not of the model."""
 
+NOT_FETCHED = frozenset({"fetch_failed", "checksum_mismatch"})
+"""Those that another try may well not meet."""
 
 AHEAD = 2
 """Models that may be ready and wait for a browser: their inputs and references take memory."""
@@ -29,14 +35,16 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Event:
-    """Progress: a model began, was written, or was there already."""
+    """Progress: a model began, was written, was there already, or has no record and why."""
 
-    kind: Literal["start", "done", "skipped"]
+    kind: Literal["start", "done", "skipped", "failed"]
     model_id: str
     index: int
     total: int
     record: Record | None = None
     path: Path | None = None
+    problem: str | None = None
+    """Of a failed model: what happened, for a person."""
 
 
 @dataclass
@@ -48,6 +56,8 @@ class SweepOutcome:
     skipped: int = 0
     stopped: bool = False
     """Asked to stop before the catalog's end."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Models without a (new) record in the store, and what happened."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ async def sweep_models(
     skip_existing: bool = False,
     on_event: Callable[[Event], None] = lambda _: None,
     stop: asyncio.Event | None = None,
+    rescue: Path | None = None,
 ) -> SweepOutcome:
     """Sweeps the entries; writes each record as soon as it is known.
 
@@ -83,31 +94,75 @@ async def sweep_models(
         out: root of the store; None keeps the records in memory only.
         skip_existing: leave models whose record of this date, leg and configuration is there.
         stop: when set, no further model is begun.
+        rescue: another store, for records that could not be written to `out` until the end.
+
+    A model that cannot be swept, or whose record cannot be written, is in `failed`; the sweep
+    goes on. What could not be written is tried again after every later model and at the end.
 
     Raises:
-        StoreError: a record could not be written; those before it are safe.
-        EnvironmentProblem: the browser cannot be started.
+        EnvironmentProblem: the browser cannot be started any more.
     """
     stop = stop or asyncio.Event()
     first = benches[0]
     found: dict[int, tuple[Record, Path | None]] = {}
     outcome = SweepOutcome()
     waiting: asyncio.Queue[_Ready | None] = asyncio.Queue(maxsize=AHEAD)
+    unwritten: dict[int, Record] = {}
+
+    def tell(
+        kind: Literal["start", "done", "skipped", "failed"],
+        index: int,
+        record: Record | None = None,
+        path: Path | None = None,
+        problem: str | None = None,
+    ) -> None:
+        model_id = entries[index].model_id
+        _log(kind, model_id, record, problem)
+        on_event(Event(kind, model_id, index, len(entries), record, path, problem))
+
+    def fail(index: int, problem: str) -> None:
+        outcome.failed[entries[index].model_id] = problem
+        tell("failed", index, problem=problem)
+
+    def write(index: int, record: Record) -> None:
+        # A disk that was full may have room again.
+        unwritten[index] = record
+        for each in sorted(unwritten):
+            try:
+                path = _write(out, unwritten[each])
+            except StoreError as error:
+                if each == index:
+                    fail(index, str(error))
+                found[each] = unwritten[each], None
+            else:
+                record = unwritten.pop(each)
+                found[each] = record, path
+                outcome.failed.pop(record.model_id, None)
+                tell("done", each, record, path)
+
+    async def make_ready(index: int, entry: CatalogEntry) -> _Ready:
+        async with first.gate.working():
+            prepared = await prepare(entry, base_dir, first.config, cache, fetch_options)
+        desktop = await run_desktop(first, prepared) if isinstance(prepared, Prepared) else None
+        return _Ready(index, entry, prepared, desktop)
 
     async def get_ready() -> None:
         for index, entry in enumerate(entries):
             if stop.is_set():
                 break
-            there = _existing(first, entry, date, out) if skip_existing and out else None
-            if there is not None:
-                found[index] = there
-                outcome.skipped += 1
-                on_event(Event("skipped", entry.model_id, index, len(entries), *there))
+            try:
+                there = _existing(first, entry, date, out) if skip_existing and out else None
+                if there is not None:
+                    found[index] = there
+                    outcome.skipped += 1
+                    tell("skipped", index, *there)
+                    continue
+                ready = await _unless(stop, make_ready(index, entry))
+            except Exception as error:
+                fail(index, _words(entry.model_id, error))
                 continue
-            async with first.gate.working():
-                prepared = await prepare(entry, base_dir, first.config, cache, fetch_options)
-            desktop = await run_desktop(first, prepared) if isinstance(prepared, Prepared) else None
-            await waiting.put(_Ready(index, entry, prepared, desktop))
+            if ready is not None:
+                await waiting.put(ready)
         for _ in benches:
             await waiting.put(None)
 
@@ -115,12 +170,21 @@ async def sweep_models(
         while (ready := await waiting.get()) is not None:
             if stop.is_set():
                 continue
-            model_id = ready.entry.model_id
-            on_event(Event("start", model_id, ready.index, len(entries)))
-            record = await measure_model(bench, ready.prepared, date, ready.desktop)
-            written = write_record(out, record) if out else None
-            found[ready.index] = record, written
-            on_event(Event("done", model_id, ready.index, len(entries), record, written))
+            tell("start", ready.index)
+            try:
+                record = await measure_model(bench, ready.prepared, date, ready.desktop)
+            except EnvironmentProblem:
+                raise
+            except Exception as error:
+                # Nothing is claimed of the model: it has no record, and is swept again next time.
+                fail(ready.index, _words(ready.entry.model_id, error))
+                continue
+            if out and (better := _worth_more(out, record)):
+                fail(
+                    ready.index, f"{record.results[0].reason} The record of before stays: {better}"
+                )
+                continue
+            write(ready.index, record)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -130,13 +194,90 @@ async def sweep_models(
     except ExceptionGroup as errors:
         # One is enough for the user: the others are its consequences or its twins.
         raise errors.exceptions[0] from errors
+    finally:
+        for index, record in sorted(unwritten.items()):
+            path, problem = _last_resort(out, rescue, record)
+            found[index] = record, path
+            if problem is None:
+                outcome.failed.pop(record.model_id, None)
+            else:
+                outcome.failed[record.model_id] = problem
     for index in sorted(found):
         record, path = found[index]
         outcome.records.append(record)
         if path:
             outcome.paths.append(path)
-    outcome.stopped = len(found) < len(entries)
+    outcome.stopped = any(
+        index not in found and entry.model_id not in outcome.failed
+        for index, entry in enumerate(entries)
+    )
     return outcome
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, _Ready]) -> _Ready | None:
+    """What `work` gives; None when `stop` was set before: a download may take an hour."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.wait({working, stopping})
+
+
+def _write(out: Path | None, record: Record) -> Path | None:
+    return write_record(out, record) if out else None
+
+
+def _last_resort(
+    out: Path | None, rescue: Path | None, record: Record
+) -> tuple[Path | None, str | None]:
+    """Where a record that could not be written before lies in the end, and what is wrong still."""
+    try:
+        return _write(out, record), None
+    except StoreError as error:
+        problem = str(error)
+    with contextlib.suppress(StoreError):
+        if kept := _write(rescue, record):
+            return None, f"{problem} The record is kept in {kept}: move it once there is room."
+    return None, problem
+
+
+def _words(model_id: str, error: Exception) -> str:
+    """An error that one model met, for a person; the log has the traceback of an unforeseen one."""
+    if isinstance(error, SweepError):
+        return str(error)
+    log.error("%s could not be swept", model_id, exc_info=error)
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return (
+        f"{model_id} could not be swept: {said}. Nothing was recorded of it; the sweep went on. "
+        "Run again with --skip-existing to try it again."
+    )
+
+
+def _log(kind: str, model_id: str, record: Record | None, problem: str | None) -> None:
+    facts: dict[str, object] = {"event": kind, "model_id": model_id}
+    if record is not None:
+        facts["results"] = {result.backend: result.status for result in record.results}
+    if problem is not None:
+        facts["problem"] = problem
+    log.info("%s %s", model_id, kind, extra={"facts": facts})
+
+
+def _worth_more(out: Path, record: Record) -> Path | None:
+    """A measured record in the place of one that only says that the model could not be fetched."""
+    if not all(result.failure_class in NOT_FETCHED for result in record.results):
+        return None
+    env, date = record.results[0].env, record.results[0].date
+    path = record_path(out, env.litertjs_core_version, date, record.model_id, leg_of(record))
+    try:
+        before = read_record(path)
+    except RecordError:
+        return None
+    measured = any(result.failure_class not in NOT_FETCHED for result in before.results)
+    return path if measured else None
 
 
 def not_measured(record: Record) -> bool:
@@ -159,6 +300,8 @@ def _existing(
     except RecordError:
         return None
     backends = set(entry.backends or bench.config.backends)
+    if any(result.failure_class in NOT_FETCHED for result in record.results):
+        return None
     same = (
         record.config == record_config(bench.config)
         and {result.backend for result in record.results} == backends

@@ -30,6 +30,9 @@ from sweep.record_v1 import RecordV1, read_v1
 MAX_RECORD_BYTES = 64 * 2**20
 """A record with 100 outputs and full evidence stays far below; above it is not a record."""
 
+TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
+"""Of files that become records, reports or notes when they are whole."""
+
 DEFAULT_LEG = "default"
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+-]{0,99}")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -163,7 +166,9 @@ def write_atomic(path: Path, content: bytes) -> None:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        descriptor, name = tempfile.mkstemp(
+            dir=path.parent, prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX
+        )
         temporary = Path(name)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), 0o644)
@@ -335,12 +340,29 @@ def sweep_lock(root: Path) -> Iterator[None]:
             command=shlex.join(sys.argv)[:500],
         )
         write_atomic(holder_file, dump_json(holder.model_dump()))
+        _remove_leftovers(root)
         yield
     finally:
         # Only the holder removes the note, and while it still holds the lock.
         with contextlib.suppress(OSError):
             holder_file.unlink()
         lock.release()
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Removes temporary files of runs that were killed while writing. Called with the lock held."""
+    for directory in (root, *_sweep_directories(root)):
+        for path in directory.glob(f"{TEMPORARY_PREFIX}*{TEMPORARY_SUFFIX}"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _sweep_directories(root: Path) -> Iterator[Path]:
+    """Those of `list_sweeps`, and those that have no record yet."""
+    for core in _directories(root, _VERSION):
+        for day in _directories(core, _DATE):
+            yield day
+            yield from _directories(day, _LEG)
 
 
 def _read_holder(path: Path) -> str:

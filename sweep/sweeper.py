@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.bench import Bench, open_bench
@@ -14,12 +16,17 @@ from sweep.catalog import CatalogEntry
 from sweep.config import SweepConfig
 from sweep.env import default_machine_label
 from sweep.errors import EnvironmentProblem, UsageError
+from sweep.estimate import expected_seconds
 from sweep.gate import MeasuringGate
 from sweep.orchestrate import Event, SweepOutcome, sweep_models
-from sweep.paths import cache_dir
+from sweep.paths import cache_dir, data_dir
 from sweep.runtime import ensure_core
+from sweep.scratch import remove_stale
 from sweep.sources import FetchOptions, ModelCache
+from sweep.state import SweepAbout, keep_state
 from sweep.store import sweep_lock
+
+log = logging.getLogger(__name__)
 
 
 async def run_sweep(
@@ -49,29 +56,36 @@ async def run_sweep(
     """
     if jobs > 1 and config.latency:
         raise UsageError("--jobs above 1 needs --no-latency: timed runs need the machine alone.")
-    core = await ensure_core(config.core_version, cache_dir())
-    config = config.model_copy(update={"core_version": core.version})
-    choice = await find_browser(browser, install=False)
-    gate = MeasuringGate()
     async with contextlib.AsyncExitStack() as held:
+        stopping = held.enter_context(stop_on_signals())
         if out is not None:
             held.enter_context(sweep_lock(out))
+        await asyncio.to_thread(remove_stale)
+        core = await ensure_core(config.core_version, cache_dir())
+        config = config.model_copy(update={"core_version": core.version})
+        choice = await find_browser(browser, install=False)
+        label = machine_label or default_machine_label()
+        gate = MeasuringGate()
         benches = [
             await held.enter_async_context(
-                open_bench(
-                    config,
-                    core,
-                    choice,
-                    machine_label=machine_label or default_machine_label(),
-                    headed=headed,
-                    gate=gate,
-                )
+                open_bench(config, core, choice, machine_label=label, headed=headed, gate=gate)
             )
             for _ in range(jobs)
         ]
         if require_hardware:
             await _require_hardware(benches[0])
-        stop = held.enter_context(stop_on_signals())
+        listeners = [on_event]
+        if out is not None:
+            about = SweepAbout(core_version=core.version, date=date, leg=config.leg.name)
+            ids = tuple(entry.model_id for entry in entries)
+            expected = await asyncio.to_thread(expected_seconds, out, ids, label, config)
+            listeners.append(held.enter_context(keep_state(out, about, ids, expected)))
+
+        def tell_all(event: Event) -> None:
+            for listen in listeners:
+                listen(event)
+
+        stopping.begun = True
         return await sweep_models(
             benches,
             entries,
@@ -81,8 +95,9 @@ async def run_sweep(
             cache=held.enter_context(ModelCache()),
             fetch_options=FetchOptions.from_env(),
             skip_existing=skip_existing,
-            on_event=on_event,
-            stop=stop,
+            on_event=tell_all,
+            stop=stopping.event,
+            rescue=data_dir() / "unwritten",
         )
 
 
@@ -96,18 +111,33 @@ async def _require_hardware(bench: Bench) -> None:
         )
 
 
+@dataclass
+class Stopping:
+    """What a signal has asked for."""
+
+    event: asyncio.Event
+    """Set: begin no further model."""
+    begun: bool = False
+    """There is a model that may be finished; before, a signal ends the run at once."""
+
+
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[asyncio.Event]:
-    """The first SIGINT or SIGTERM lets the running model finish; the second stops at once."""
-    stop = asyncio.Event()
+def stop_on_signals() -> Iterator[Stopping]:
+    """The first SIGINT or SIGTERM lets the running model finish; the second stops at once.
+
+    Either way the task that is in the context cleans up behind itself: nothing outlives it.
+    """
+    stopping = Stopping(asyncio.Event())
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
 
     def asked() -> None:
-        if stop.is_set():
+        if stopping.event.is_set() or not stopping.begun:
             task.cancel()
-        stop.set()
+        else:
+            log.warning("Stopping after the running model; once more stops at once.")
+        stopping.event.set()
 
     handled = []
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -115,7 +145,7 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
             loop.add_signal_handler(number, asked)
             handled.append(number)
     try:
-        yield stop
+        yield stopping
     finally:
         for number in handled:
             loop.remove_signal_handler(number)

@@ -61,7 +61,8 @@ def evaluate_command(
                     on_event=on_event,
                 )
             )
-        swept = [row for row, _ in pairs][: len(outcome.records)]
+        have = {record.model_id for record in outcome.records}
+        swept = [row for row, entry in pairs if entry.model_id in have]
         result = evaluate(swept, outcome.records)
         if repeat > 1:
             console.print(f"Round {round_number + 1} of {repeat}")
@@ -83,7 +84,7 @@ def evaluate_command(
             f"{result.checked} models, {len(result.disagreements)} differences, "
             f"{len(absent)} of the table not here"
         )
-        differ = differ or bool(result.disagreements) or outcome.stopped
+        differ = differ or bool(result.disagreements) or outcome.stopped or bool(outcome.failed)
     if absent and fetch:
         console.print("Not here: " + ", ".join(row.model for row in absent), soft_wrap=True)
     raise typer.Exit(1 if differ or (absent and fetch) else 0)

@@ -21,12 +21,15 @@ from typer.core import TyperGroup
 
 from sweep import __version__
 from sweep.errors import SweepError
+from sweep.logs import JsonLines
+from sweep.secrets import RedactingFormatter, redact
 
 COMMANDS: dict[str, str] = {
     # In the order of the help. A command's module imports its work only when it is called.
     "setup": "sweep.cli.setup:setup_command",
     "doctor": "sweep.cli.doctor:doctor_command",
     "run": "sweep.cli.run:run_command",
+    "status": "sweep.cli.status:status_command",
     "model": "sweep.cli.model:model_command",
     "evaluate": "sweep.cli.evaluate:evaluate_command",
     "catalog": "sweep.cli.catalog:catalog_app",
@@ -95,7 +98,8 @@ def options(
         bool, typer.Option("--verbose", "-v", help="Say on stderr what is being done.")
     ] = False,
     log_file: Annotated[
-        Path | None, typer.Option(help="Append a detailed log to this file.")
+        Path | None,
+        typer.Option(help="Append a detailed log to this file, one JSON object per line."),
     ] = None,
     version: Annotated[
         bool,
@@ -106,14 +110,14 @@ def options(
     log.setLevel(logging.DEBUG)
     screen = logging.StreamHandler()
     screen.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    screen.setFormatter(logging.Formatter("%(message)s"))
+    screen.setFormatter(RedactingFormatter("%(message)s"))
     log.addHandler(screen)
     if log_file is not None:
         try:
             file = logging.FileHandler(log_file, encoding="utf-8")
         except OSError as error:
             raise typer.BadParameter(str(error), param_hint="--log-file") from error
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        file.setFormatter(JsonLines())
         log.addHandler(file)
 
 
@@ -124,7 +128,7 @@ def main() -> None:
         app()
     except SweepError as error:
         log.debug("", exc_info=error)
-        stderr.print(f"[bold red]error:[/] {escape(str(error))}")
+        stderr.print(f"[bold red]error:[/] {escape(redact(str(error)))}")
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, asyncio.CancelledError):
         stderr.print("interrupted")
@@ -134,7 +138,7 @@ def main() -> None:
         # A bare assertion has no words of its own.
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         stderr.print(
-            f"[bold red]internal error:[/] {escape(words)}\n"
+            f"[bold red]internal error:[/] {escape(redact(words))}\n"
             "This is a bug in litertjs-sweep: please report it, with the output of the same "
             "command after `litertjs-sweep --verbose`."
         )

@@ -31,7 +31,12 @@ def model_command(
     machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
     leg: Annotated[str, typer.Option(help="Leg to run, as for `run`.")] = "default",
     warmup: Annotated[int, typer.Option(min=1, help="Warm-up runs.")] = 3,
-    runs: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 10,
+    runs: Annotated[
+        int, typer.Option(min=1, help="Timed runs; up to three times as many while they scatter.")
+    ] = 10,
+    target_half_width: Annotated[
+        float, typer.Option(help="No more runs once p50 is known ± this share; 0: never more.")
+    ] = 0.05,
     seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 42,
     input_sets: Annotated[int, typer.Option(min=1, max=16, help="Input sets.")] = 2,
     input_generator: Annotated[str, typer.Option(help="2.0, or 1.0.")] = "2.0",
@@ -54,6 +59,7 @@ def model_command(
     from sweep.cli.progress import sweep_progress
     from sweep.cli.sweeping import (
         describe_environments,
+        describe_failures,
         exit_code,
         model_id_of,
         today,
@@ -78,6 +84,7 @@ def model_command(
         leg=leg,
         warmup_runs=warmup,
         timed_runs=runs,
+        target_half_width=target_half_width,
         seed=seed,
         input_sets=input_sets,
         input_generator=input_generator,
@@ -118,6 +125,7 @@ def model_command(
         for line in reasons(outcome.records):
             console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
         describe_environments(outcome.records, console)
+        describe_failures(outcome, console)
         for path in outcome.paths:
             console.print(f"Record: {path}", highlight=False, soft_wrap=True)
     raise typer.Exit(exit_code(outcome, failing))

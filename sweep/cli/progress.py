@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sweep.orchestrate import Event
+from sweep.secrets import redact
 
 
 @contextlib.contextmanager
@@ -31,7 +32,7 @@ def sweep_progress(console: Console, total: int) -> Iterator[Callable[[Event], N
                 progress.update(task, description=event.model_id)
                 return
             progress.advance(task)
-            progress.console.print(_line(event), highlight=False, markup=False)
+            _print(progress.console, _line(event))
 
         yield show
 
@@ -40,10 +41,18 @@ def _plain(console: Console, event: Event) -> None:
     if event.kind == "start":
         return
     where = f"[{event.index + 1}/{event.total}] "
-    console.print(where + _line(event), highlight=False, markup=False, soft_wrap=True)
+    _print(console, where + _line(event))
+
+
+def _print(console: Console, line: str) -> None:
+    # Whoever read our progress may be gone; the sweep goes on. (rich raises SystemExit then.)
+    with contextlib.suppress(OSError, SystemExit):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _line(event: Event) -> str:
+    if event.problem is not None:
+        return f"{event.model_id}: failed: {redact(event.problem)}"
     if event.record is None:
         return event.model_id
     results = "  ".join(f"{r.backend} {r.status}" for r in event.record.results)

@@ -27,7 +27,7 @@ def release_sweep_command(
     date: Annotated[str | None, typer.Option(help="Date of the sweep, YYYY-MM-DD.")] = None,
     machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
     only: Annotated[str | None, typer.Option(help="Comma-separated model ids.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Timed runs, at least.")] = 10,
     rounds: Annotated[
         int, typer.Option(min=0, help="Rounds of the second look at changes for the worse.")
     ] = 2,
@@ -48,7 +48,7 @@ def release_sweep_command(
     from sweep.catalog import load_catalog
     from sweep.cli.checks import make_config, select_entries
     from sweep.cli.progress import sweep_progress
-    from sweep.cli.sweeping import FAIL_ON, NOT_ALL_MEASURED, today
+    from sweep.cli.sweeping import FAIL_ON, INTERRUPTED, NOT_ALL_MEASURED, today
     from sweep.env import default_machine_label
     from sweep.errors import UsageError
     from sweep.orchestrate import not_measured
@@ -118,7 +118,9 @@ def release_sweep_command(
                 _notify(on_change, as_json)
     if fail_on and any(report.confirmed for report, _, _ in outcome.reports):
         raise typer.Exit(FAIL_ON)
-    if outcome.stopped or any(not_measured(record) for record in outcome.measured):
+    if outcome.stopped:
+        raise typer.Exit(INTERRUPTED)
+    if any(not_measured(record) for record in outcome.measured):
         raise typer.Exit(NOT_ALL_MEASURED)
 
 

@@ -26,7 +26,12 @@ def run_command(
         str, typer.Option(help="Leg: default, jspi-off, threads, no-webgpu, fp16, fp32.")
     ] = "default",
     warmup: Annotated[int, typer.Option(min=1, help="Warm-up runs.")] = 3,
-    runs: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 10,
+    runs: Annotated[
+        int, typer.Option(min=1, help="Timed runs; up to three times as many while they scatter.")
+    ] = 10,
+    target_half_width: Annotated[
+        float, typer.Option(help="No more runs once p50 is known ± this share; 0: never more.")
+    ] = 0.05,
     seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 42,
     input_sets: Annotated[int, typer.Option(min=1, max=16, help="Input sets per model.")] = 2,
     input_generator: Annotated[str, typer.Option(help="2.0, or 1.0 for comparability.")] = "2.0",
@@ -59,7 +64,13 @@ def run_command(
     from sweep.catalog import load_catalog
     from sweep.cli.checks import make_config, parse_fail_on, select_entries
     from sweep.cli.progress import sweep_progress
-    from sweep.cli.sweeping import describe_environments, exit_code, today, wide_console
+    from sweep.cli.sweeping import (
+        describe_environments,
+        describe_failures,
+        exit_code,
+        today,
+        wide_console,
+    )
     from sweep.paths import resource_dir
     from sweep.sweeper import run_sweep
     from sweep.views.table import reasons, sweep_table
@@ -73,6 +84,7 @@ def run_command(
         leg=leg,
         warmup_runs=warmup,
         timed_runs=runs,
+        target_half_width=target_half_width,
         seed=seed,
         input_sets=input_sets,
         input_generator=input_generator,
@@ -106,6 +118,7 @@ def run_command(
     for line in reasons(outcome.records):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
     describe_environments(outcome.records, console)
+    describe_failures(outcome, console)
     if outcome.paths:
         console.print(f"{len(outcome.paths)} records in {outcome.paths[0].parent}")
     if outcome.stopped:

@@ -11,17 +11,20 @@ from rich.console import Console
 from sweep.errors import UsageError
 from sweep.orchestrate import SweepOutcome, not_measured
 from sweep.record import Record
+from sweep.secrets import redact
 
-DONE, NOT_ALL_MEASURED, FAIL_ON = 0, 1, 4
+DONE, NOT_ALL_MEASURED, FAIL_ON, INTERRUPTED = 0, 1, 4, 130
 """Exit codes of a sweep; 2 and 3 come with the errors that cause them."""
 
 
 def exit_code(outcome: SweepOutcome, fail_on: Sequence[str]) -> int:
-    """0 done, 1 something could not be measured, 4 a --fail-on status was met."""
+    """0 done, 1 something could not be measured, 4 a --fail-on status was met, 130 interrupted."""
+    if outcome.stopped:
+        return INTERRUPTED
     statuses = {result.status for record in outcome.records for result in record.results}
     if statuses & set(fail_on):
         return FAIL_ON
-    if outcome.stopped or any(not_measured(record) for record in outcome.records):
+    if outcome.failed or any(not_measured(record) for record in outcome.records):
         return NOT_ALL_MEASURED
     return DONE
 
@@ -38,6 +41,12 @@ def today(date: str | None) -> str:
         return datetime.date.fromisoformat(date).isoformat()
     except ValueError as error:
         raise UsageError(f"--date {date!r} is not a date: write it as YYYY-MM-DD.") from error
+
+
+def describe_failures(outcome: SweepOutcome, console: Console) -> None:
+    """One line per model that has no new record in the store, with what to do."""
+    for model_id, problem in outcome.failed.items():
+        console.print(f"{model_id}: {redact(problem)}", style="red", markup=False, highlight=False)
 
 
 def model_id_of(source: str) -> str:

@@ -69,7 +69,8 @@ async def sweep_releases(
         StoreError: a record or report cannot be written.
     """
     outcome = ReleaseSweepOutcome()
-    with ModelCache() as cache, stop_on_signals() as stop:
+    with ModelCache() as cache, stop_on_signals() as stopping:
+        stopping.begun = True
         for version in plan.versions:
             for leg in plan.legs:
                 missing = lacking(
@@ -90,7 +91,7 @@ async def sweep_releases(
                         cache=cache,
                         fetch_options=FetchOptions.from_env(),
                         on_event=on_event,
-                        stop=stop,
+                        stop=stopping.event,
                     )
                 outcome.measured += swept.records
                 if swept.stopped:
@@ -164,7 +165,11 @@ async def _confirm_leg(
         async def measure(version: str, model_id: str) -> Record:
             bench = benches[version]
             ready = await prepare(
-                entries[model_id], plan.catalog.path.parent, bench.config, cache, FetchOptions.from_env()
+                entries[model_id],
+                plan.catalog.path.parent,
+                bench.config,
+                cache,
+                FetchOptions.from_env(),
             )
             return await measure_model(bench, ready, plan.date)
 
