@@ -59,7 +59,7 @@ class SweepConfig(Frozen):
     backends: tuple[Backend, ...] = DEFAULT_BACKENDS
     leg: Leg = Leg()
     warmup_runs: int = Field(3, ge=0)
-    timed_runs: int = Field(10, ge=1)
+    timed_runs: int = Field(10, ge=1, description="samples of latency that are asked for")
     seed: int = 42
     input_sets: int = Field(2, ge=1, le=16)
     input_generator: InputGenerator = "2.0"
@@ -67,11 +67,20 @@ class SweepConfig(Frozen):
     tolerance_abs: float = Field(1e-5, ge=0)
     tolerance_rel: float = Field(1e-3, ge=0)
     timeouts: Timeouts = Timeouts()
-    min_timed_runs: int = Field(5, ge=1, description="always done, whatever the budget")
-    timed_budget: float = Field(20, gt=0, description="seconds of timed runs per job")
     target_half_width: float = Field(
-        0, ge=0, description="stop once p50 is known this tightly (a fraction of it); 0: never"
+        0.05,
+        ge=0,
+        lt=1,
+        description="more than `timed_runs` samples are taken, up to three times as many, while "
+        "the 95 % interval of p50 is wider than ± this fraction of it; 0: never more",
     )
+    extra_budget: float = Field(
+        1, ge=0, description="seconds of timed runs after which no more than asked are done"
+    )
+    timed_budget: float = Field(
+        20, gt=0, description="seconds of timed runs after which fewer than asked are done"
+    )
+    min_timed_runs: int = Field(5, ge=1, description="always done, whatever the budgets")
     latency: bool = Field(True, description="False: correctness only, no timed runs")
     isolation: Isolation = "reuse"
     desktop_reference: bool = True

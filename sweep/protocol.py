@@ -133,13 +133,19 @@ class RuntimeFacts(Frozen):
 class TimedRuns(Frozen):
     """How many timed runs, and when to stop earlier."""
 
+    floor_runs: int = Field(10, ge=1)
+    """Done whatever the budgets."""
     min_runs: int = Field(10, ge=1)
+    """Done unless `budget_ms` is spent."""
     max_runs: int = Field(10, ge=1)
     batch: int = Field(0, ge=0)
     """Inferences per sample; 0: as many as make a sample last a millisecond, at most 100."""
     budget_ms: float = 20_000
+    extra_budget_ms: float = 1_000
+    """Beyond `min_runs` only while less than this was spent on timed runs in all."""
     relative_half_width: float = 0
-    """Stop once the 95 % interval of the median is this tight (fraction of it); 0: never."""
+    """From `min_runs` on, stop once the 95 % interval of the median is this tight (a fraction of
+    it); 0: at `max_runs`."""
 
 
 class Job(Frozen):

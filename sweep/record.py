@@ -59,6 +59,11 @@ class RecordConfig(_Part):
     leg: Leg | None = None
     timeouts: Timeouts | None = None
     latency: bool | None = None
+    target_half_width: float | None = None
+    """What decided how many samples were taken, as in the sweep's configuration: None: not said."""
+    extra_budget: float | None = None
+    timed_budget: float | None = None
+    min_timed_runs: int | None = None
 
 
 class CorePackage(_Part):

@@ -505,11 +505,13 @@ class PageSession:
             }
         else:
             ask = {
+                "floorRuns": plan.floor_runs,
                 "minRuns": plan.min_runs,
                 "maxRuns": plan.max_runs,
                 "batch": plan.batch,
                 "estimateMs": min((second["ms"], *warm["samples"])),
                 "budgetMs": plan.budget_ms,
+                "extraMs": plan.extra_budget_ms,
                 "relativeHalfWidth": plan.relative_half_width,
             }
         timed = await self._call("timed", "timed", ask, job.timeouts.timed)

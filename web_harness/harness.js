@@ -193,9 +193,12 @@ async function warmup({runs}) {
 
 /**
  * Timed runs. Each sample is the mean of `batch` inferences (0: as many as make it last a
- * millisecond, by `estimateMs`). Stops after `maxRuns`, or from `minRuns` on when `budgetMs` is spent or the median is known within `relativeHalfWidth`.
+ * millisecond, by `estimateMs`). `minRuns` samples are taken, or fewer, but `floorRuns`, once
+ * `budgetMs` is spent. After them more are taken, up to `maxRuns`, until the median is known within
+ * `relativeHalfWidth` or `extraMs` is spent in all.
  */
-async function timed({minRuns, maxRuns, batch: asked, estimateMs, budgetMs, relativeHalfWidth}) {
+async function timed(
+    {floorRuns, minRuns, maxRuns, batch: asked, estimateMs, budgetMs, extraMs, relativeHalfWidth}) {
   // A sample much shorter than a millisecond says more about the clock than about the model.
   const batch = asked || Math.min(100, Math.max(1, Math.ceil(1 / Math.max(estimateMs, 0.01))));
   const samples = [];
@@ -209,8 +212,10 @@ async function timed({minRuns, maxRuns, batch: asked, estimateMs, budgetMs, rela
       last = outputs;
     }
     samples.push(total / batch);
+    const spent = performance.now() - started;
+    if (samples.length >= (floorRuns ?? minRuns) && spent > budgetMs) break;
     if (samples.length >= minRuns) {
-      if (performance.now() - started > budgetMs) break;
+      if (spent > (extraMs ?? budgetMs)) break;
       if (relativeHalfWidth > 0 && medianHalfWidth(samples) < relativeHalfWidth) break;
     }
   }
