@@ -1,19 +1,11 @@
 """Comparison: numeric facts of a measured output against a reference output (pure numpy).
 
-Two passes over both arrays in cache-sized chunks: the first takes each side by itself (`SideFacts`),
-the second their difference, which needs the reference's RMS and both means. Extra memory is a few
-buffers of one chunk, whatever the size of the arrays, so both may be `np.memmap`.
-
-float32 chunks are computed in float32 and accumulated in float64: `a - b` is exact where the two
-are within a factor of two (Sterbenz), and off by half an ulp elsewhere. Chunks whose squares could
-over- or underflow, and all other dtypes, are computed in float64.
+The arithmetic over the elements is in `sweep.passes`: two passes, bounded memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,25 +13,23 @@ import numpy.typing as npt
 
 from sweep.config import Frozen
 from sweep.model import Quantization
+from sweep.passes import (
+    HISTOGRAM_BINS,
+    SAFE_HIGH,
+    Difference,
+    Rows,
+    Survey,
+    Terms,
+    difference,
+    survey,
+)
 from sweep.scores import score_agreement
 
 Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[Any]
 
 CHUNK_ELEMENTS = 1 << 16
 MAX_BATCH_ERRORS = 16
 MAX_BATCH_ROWS = 1 << 16
-HISTOGRAM_BINS = 13
-REL_FLOOR = 1e-9
-"""Smallest divisor of `max_rel`, as in the 1.0 format."""
-GROSS_RMS = 1e-3
-GROSS_OWN = 0.1
-"""An error is gross above GROSS_RMS·RMS(reference) and above GROSS_OWN of its own element."""
-
-_SAFE_LOW, _SAFE_HIGH = 1e-15, 1e15
-# Above float32's rounding of the few operations behind it: what lies closer to a limit than this
-# is decided in float64.
-_MARGIN = 1e-6
 
 
 class WorstElement(Frozen):
@@ -81,14 +71,15 @@ class OutputComparison(Frozen):
     """
 
     problem: str | None
-    """Why values could not be compared: shape or dtype differ, empty; None when they were."""
+    """Why values could not be compared: shape or dtype differ, empty, nothing finite on both sides;
+    None when they were."""
     elements: int
     max_abs: float | None
     mean_abs: float | None
     rmse: float | None
     max_rel: float | None
     nrmse: float | None
-    """None where the reference is all zero and the measurement is not: no number is large enough."""
+    """None where the reference is all zero and the measurement is not: no number would do."""
     cosine: float | None
     pearson: float | None
     snr_db: float | None
@@ -110,7 +101,8 @@ class OutputComparison(Frozen):
     """None where the output does not look like scores."""
     top5_overlap: float | None
     log_error_histogram: tuple[int, ...]
-    """Counts of |error|/RMS(reference) per decade: exactly 0, then <1e-9, [1e-9,1e-8) … [1,10), >=10."""
+    """Counts of |error|/RMS(reference) per decade: exactly 0, then <1e-9, [1e-9,1e-8) …
+    [1,10), >=10: 13 counts, of the positions finite on both sides."""
     batch: tuple[BatchError, ...]
     """The worst 16 indices at most, worst first; empty for vectors and one-item batches."""
     finite_pairs: int | None = None
@@ -122,102 +114,6 @@ class OutputComparison(Frozen):
     hides. None where the reference is all zero."""
     gross_outside: int | None = None
     """Elements off by more than 10 % of themselves and by more than 1e-3·RMS(reference)."""
-
-
-@dataclass(slots=True)
-class _Survey:
-    """One side by itself; sums over the finite elements, in stored units."""
-
-    size: int
-    finite: int = 0
-    nan: int = 0
-    pos_inf: int = 0
-    neg_inf: int = 0
-    low: float = math.inf
-    high: float = -math.inf
-    total: float = 0.0
-    squares: float = 0.0
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.finite if self.finite else 0.0
-
-    def rms(self, zero_point: float = 0.0) -> float | None:
-        if not self.finite:
-            return None
-        squares = self.squares
-        if zero_point:
-            squares += zero_point * (self.finite * zero_point - 2 * self.total)
-        return math.sqrt(max(squares, 0.0) / self.finite)
-
-    def facts(self) -> SideFacts:
-        whole = self.finite == self.size and self.size > 0
-        return SideFacts(
-            nan=self.nan,
-            pos_inf=self.pos_inf,
-            neg_inf=self.neg_inf,
-            all_zero=whole and self.low == 0 == self.high,
-            constant=whole and self.size > 1 and self.low == self.high,
-            min=self.low if self.finite else None,
-            max=self.high if self.finite else None,
-            rms=_number(self.rms()),
-        )
-
-
-@dataclass(slots=True)
-class _Difference:
-    """Sums over the positions finite on both sides. `x`, `y`: measured, reference, each less a
-    constant near its mean, so that their moments do not cancel."""
-
-    pairs: int = 0
-    error_squares: float = 0.0
-    error_total: float = 0.0
-    sx: float = 0.0
-    sy: float = 0.0
-    sxx: float = 0.0
-    syy: float = 0.0
-    sxy: float = 0.0
-    max_abs: float = 0.0
-    worst: int | None = None
-    max_rel: float = 0.0
-    max_scaled: float = 0.0
-    outside: int = 0
-    gross: int = 0
-    differing: int = 0
-    nonfinite_differ: bool = False
-    identical: bool = True
-    histogram: list[int] = field(default_factory=lambda: [0] * HISTOGRAM_BINS)
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """What the second pass knows beforehand."""
-
-    tolerance_abs: float
-    tolerance_rel: float
-    rms: float
-    """Of the reference, less its zero point."""
-    zero_point: float
-    shift_measured: float
-    shift_reference: float
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Per index of the first axis: Σerror², Σreference² (less the zero point) and max |error|."""
-
-    length: int
-    error: FloatArray
-    signal: FloatArray
-    peak: FloatArray
-
-
-class _Buffers:
-    """Reused temporaries of one chunk in float32: three and a row of ones."""
-
-    def __init__(self, size: int) -> None:
-        self.error, self.other, self.more = (np.empty(size, np.float32) for _ in range(3))
-        self.ones = np.ones(size, np.float32)
 
 
 def compare_outputs(
@@ -242,21 +138,21 @@ def compare_outputs(
     - `cosine` = Σor/√(Σo²Σr²); `pearson` = the same less both means; None without any variation
     - `argmax_agree`, `top5_overlap`: see `sweep.scores`
 
-    For integer outputs with one zero point z, `nrmse`, `snr_db`, `cosine`, `max_scaled`, `batch` and
-    the histogram are of o−z and r−z, i.e. of the real values (the scale cancels); `lsb_max` is the
+    Integer outputs with one zero point z: `nrmse`, `snr_db`, `cosine`, `max_scaled`, `batch`
+    and the histogram are of o−z and r−z, i.e. of the real values (the scale cancels); `lsb_max` is the
     largest error in stored units. For float outputs with a quantization it is max_abs / scale.
     """
     assert chunk_elements > 0
     measured, reference = _contiguous(measured), _contiguous(reference)
     with np.errstate(all="ignore"):
-        side_m = _survey(measured, chunk_elements)
-        side_r = _survey(reference, chunk_elements)
+        side_m = survey(measured, chunk_elements)
+        side_r = survey(reference, chunk_elements)
         problem = _problem(measured, reference)
         if problem is not None:
-            return _uncompared(problem, measured.size, side_m.facts(), side_r.facts())
+            return _uncompared(problem, measured.size, _side(side_m), _side(side_r))
         zero_point = _zero_point(reference.dtype, quantization)
         rms = side_r.rms(zero_point) or 0.0
-        terms = _Terms(
+        terms = Terms(
             tolerance_abs=tolerance_abs,
             tolerance_rel=tolerance_rel,
             rms=rms,
@@ -265,14 +161,14 @@ def compare_outputs(
             shift_reference=_shift(side_r.mean, reference.dtype),
         )
         rows = _rows_of(reference.shape)
-        d = _difference(measured.reshape(-1), reference.reshape(-1), terms, rows, chunk_elements)
+        d = difference(measured.reshape(-1), reference.reshape(-1), terms, rows, chunk_elements)
     agree, overlap = None, None
     if side_m.finite == side_r.finite == measured.size and _may_be_scores(reference, quantization):
         agree, overlap = score_agreement(measured, reference)
     strict_defined = d.pairs == measured.size
     nrmse = _nrmse(d.error_squares, rms * rms * d.pairs) if d.pairs else None
     return OutputComparison(
-        problem=None,
+        problem=None if d.pairs else "no position is finite on both sides",
         elements=measured.size,
         max_abs=_number(d.max_abs) if d.pairs else None,
         mean_abs=_number(d.error_total / d.pairs) if d.pairs else None,
@@ -282,12 +178,12 @@ def compare_outputs(
         cosine=_cosine(d, terms),
         pearson=_pearson(d, side_m, side_r),
         snr_db=-20 * math.log10(nrmse) if nrmse else None,
-        strict_outside=d.outside if d.pairs else None,
-        strict_outside_fraction=d.outside / d.pairs if d.pairs else None,
+        strict_outside=d.outside if strict_defined else None,
+        strict_outside_fraction=d.outside / d.pairs if strict_defined else None,
         strict_match=d.outside == 0 if strict_defined else None,
         worst=_worst(measured, reference, d.worst),
-        measured=side_m.facts(),
-        reference=side_r.facts(),
+        measured=_side(side_m),
+        reference=_side(side_r),
         nonfinite_positions_differ=d.nonfinite_differ,
         identical=d.identical,
         lsb_max=_lsb(d, reference.dtype, quantization),
@@ -302,237 +198,24 @@ def compare_outputs(
     )
 
 
-# --- first pass: one side by itself
-
-
-def _survey(array: Array, chunk_elements: int) -> _Survey:
-    flat = array.reshape(-1)
-    side = _Survey(size=flat.size)
-    if flat.dtype.kind not in "fiub":
-        return side
-    ones = np.ones(min(chunk_elements, max(flat.size, 1)), np.float32)
-    for start in range(0, flat.size, chunk_elements):
-        values = _as_float(flat[start : start + chunk_elements])
-        low, high = float(values.min()), float(values.max())
-        if not (math.isfinite(low) and math.isfinite(high)):
-            side.nan += int(np.count_nonzero(np.isnan(values)))
-            side.pos_inf += int(np.count_nonzero(np.isposinf(values)))
-            side.neg_inf += int(np.count_nonzero(np.isneginf(values)))
-            values = values[np.isfinite(values)]
-            if not values.size:
-                continue
-            low, high = float(values.min()), float(values.max())
-        side.finite += values.size
-        side.low, side.high = min(side.low, low), max(side.high, high)
-        if not _squares_safely(max(-low, high)):
-            values = values.astype(np.float64)
-        one = ones[: values.size] if values.dtype == np.float32 else np.ones(values.size)
-        side.total += float(values @ one)
-        side.squares += float(values @ values)
-    return side
-
-
-# --- second pass: the difference
-
-
-def _difference(m: Array, r: Array, terms: _Terms, rows: _Rows | None, size: int) -> _Difference:
-    d = _Difference()
-    work = _Buffers(min(size, m.size))
-    integers = r.dtype.kind != "f"
-    same_dtype = m.dtype == r.dtype
-    for start, stop in _spans(m.size, size, rows):
-        raw_m, raw_r = m[start:stop], r[start:stop]
-        if d.identical:
-            d.identical = same_dtype and np.array_equal(raw_m.view(np.uint8), raw_r.view(np.uint8))
-        a, b = _as_float(raw_m), _as_float(raw_r)
-        bounds = (float(a.min()), float(a.max()), float(b.min()), float(b.max()))
-        where = None
-        if not all(map(math.isfinite, bounds)):
-            finite_a, finite_b = np.isfinite(a), np.isfinite(b)
-            both = finite_a & finite_b
-            same = both | (np.isnan(a) & np.isnan(b)) | (~finite_a & (a == b))
-            unlike = int(np.count_nonzero(~same))
-            d.differing += unlike
-            d.nonfinite_differ = d.nonfinite_differ or unlike > 0
-            where = np.flatnonzero(both)
-            if not where.size:
-                continue
-            a, b = a[where].astype(np.float64), b[where].astype(np.float64)
-        elif not (
-            _squares_safely(max(map(abs, bounds[:2])))
-            and _squares_safely(max(map(abs, bounds[2:])))
-        ):
-            a, b = a.astype(np.float64), b.astype(np.float64)
-        # Mixed float widths: the difference must not be taken in the narrower one.
-        if a.dtype != b.dtype:
-            a, b = a.astype(np.float64), b.astype(np.float64)
-        before = d.histogram[0]
-        error = _add_chunk(d, a, b, start, where, terms, work)
-        if integers:  # compared as stored: float64 cannot tell large int64 apart
-            d.differing += int(np.count_nonzero(raw_m != raw_r))
-        else:
-            d.differing += a.size - (d.histogram[0] - before)
-        if rows is not None:
-            _add_rows(rows, start, where, error, b, terms.zero_point)
-    return d
-
-
-def _add_chunk(
-    d: _Difference,
-    a: FloatArray,
-    b: FloatArray,
-    start: int,
-    where: Array | None,
-    terms: _Terms,
-    work: _Buffers,
-) -> FloatArray:
-    """Add finite `a`, `b` (one dtype, float32 or float64) and give |a − b|, in a reused buffer."""
-    n = a.size
-    d.pairs += n
-    if a.dtype == np.float32:
-        error, other, more = work.error[:n], work.other[:n], work.more[:n]
-        ones = work.ones[:n]
-    else:
-        error, other, more = np.empty(n), np.empty(n), np.empty(n)
-        ones = np.ones(n)
-
-    # Moments about constants near the means: plain sums would cancel where mean ≫ deviation.
-    x = np.subtract(a, terms.shift_measured, out=other)
-    y = np.subtract(b, terms.shift_reference, out=more)
-    d.sx += float(x @ ones)
-    d.sy += float(y @ ones)
-    d.sxx += float(x @ x)
-    d.syy += float(y @ y)
-    d.sxy += float(x @ y)
-
-    np.subtract(a, b, out=error)
-    np.abs(error, out=error)
-    peak = float(error.max())
-    if peak == 0:
-        d.histogram[0] += n
-        return error
-    if _squares_safely(peak):
-        d.error_squares += float(error @ error)
-    else:
-        wide = error.astype(np.float64)
-        d.error_squares += float(wide @ wide)
-    d.error_total += float(error @ ones)
-
-    # Rounding to float32 keeps order, so the float64 maximum is among the float32 maxima.
-    if peak >= d.max_abs * (1 - _MARGIN):
-        at = np.flatnonzero(error == peak)
-        exact = np.abs(a[at].astype(np.float64) - b[at])
-        best = int(exact.argmax())
-        if exact[best] > d.max_abs:
-            d.max_abs = float(exact[best])
-            d.worst = start + int(at[best] if where is None else where[at[best]])
-
-    own = np.abs(b, out=other)
-    peak_rel = _add_relative(d, a, b, error, own, more)
-    certain = peak <= terms.tolerance_abs * (1 - _MARGIN) or (
-        peak_rel <= terms.tolerance_rel * (1 - _MARGIN)
-        and terms.tolerance_abs >= terms.tolerance_rel * REL_FLOOR
-    )
-    if not certain:
-        d.outside += _outside(a, b, error, own, more, terms)
-    _add_scaled(
-        d, error, own - terms.zero_point if terms.zero_point else own, more, peak, terms.rms
-    )
-    return error
-
-
-def _add_relative(
-    d: _Difference,
-    a: FloatArray,
-    b: FloatArray,
-    error: FloatArray,
-    own: FloatArray,
-    out: FloatArray,
-) -> float:
-    divisor = own if float(own.min()) > REL_FLOOR else np.maximum(own, REL_FLOOR, out=out)
-    relative = np.divide(error, divisor, out=out)
-    peak = float(relative.max())
-    if peak >= d.max_rel * (1 - _MARGIN):
-        at = np.flatnonzero(relative >= peak * (1 - _MARGIN))
-        exact_r = b[at].astype(np.float64)
-        exact = np.abs(a[at].astype(np.float64) - exact_r) / np.maximum(np.abs(exact_r), REL_FLOOR)
-        d.max_rel = max(d.max_rel, float(exact.max()))
-    return peak
-
-
-def _outside(
-    a: FloatArray,
-    b: FloatArray,
-    error: FloatArray,
-    own: FloatArray,
-    out: FloatArray,
-    terms: _Terms,
-) -> int:
-    """Elements outside the strict rule; near its limit, decided in float64."""
-    limit = np.multiply(own, terms.tolerance_rel * (1 - _MARGIN), out=out)
-    np.maximum(limit, terms.tolerance_abs * (1 - _MARGIN), out=limit)
-    at = np.flatnonzero(error > limit)
-    exact_r = b[at].astype(np.float64)
-    exact = np.abs(a[at].astype(np.float64) - exact_r)
-    allowed = np.maximum(terms.tolerance_abs, terms.tolerance_rel * np.abs(exact_r))
-    return int(np.count_nonzero(exact > allowed))
-
-
-def _add_scaled(
-    d: _Difference, error: FloatArray, own: FloatArray, out: FloatArray, peak: float, rms: float
-) -> None:
-    """What is counted against the RMS of the reference: histogram, `max_scaled`, gross errors."""
-    nonzero = int(np.count_nonzero(error > 0))
-    d.histogram[0] += error.size - nonzero
-    if rms == 0:
-        d.histogram[-1] += nonzero
-        d.gross += nonzero
-        return
-    if peak > d.max_scaled * rms:
-        scaled = np.divide(error, np.maximum(np.abs(own), rms, out=out), out=out)
-        d.max_scaled = max(d.max_scaled, float(scaled.max()))
-    if peak > GROSS_RMS * rms:
-        gross = error > np.multiply(np.abs(own), GROSS_OWN, out=out)
-        gross &= error > GROSS_RMS * rms
-        d.gross += int(np.count_nonzero(gross))
-    above = 0
-    for exponent in range(1, -10, -1):
-        edge = rms * 10.0**exponent
-        at_least = int(np.count_nonzero(error >= edge)) if edge <= peak else 0
-        d.histogram[exponent + 11] += at_least - above
-        above = at_least
-        if above == nonzero:
-            return
-    d.histogram[1] += nonzero - above
-
-
-def _add_rows(
-    rows: _Rows,
-    start: int,
-    where: Array | None,
-    error: FloatArray,
-    b: FloatArray,
-    zero_point: float,
-) -> None:
-    signal = b - zero_point if zero_point else b
-    if where is not None:
-        index = (start + where) // rows.length
-        rows.error += np.bincount(index, weights=error * error, minlength=rows.error.size)
-        rows.signal += np.bincount(index, weights=signal * signal, minlength=rows.error.size)
-        np.maximum.at(rows.peak, index, error)
-        return
-    first, count = start // rows.length, max(1, error.size // rows.length)
-    span = slice(first, first + count)
-    error, signal = error.reshape(count, -1), signal.reshape(count, -1)
-    rows.error[span] += np.square(error, dtype=np.float64).sum(axis=1)
-    rows.signal[span] += np.square(signal, dtype=np.float64).sum(axis=1)
-    np.maximum(rows.peak[span], error.max(axis=1), out=rows.peak[span])
-
-
 # --- from sums to facts
 
 
-def _cosine(d: _Difference, terms: _Terms) -> float | None:
+def _side(side: Survey) -> SideFacts:
+    whole = side.finite == side.size and side.size > 0
+    return SideFacts(
+        nan=side.nan,
+        pos_inf=side.pos_inf,
+        neg_inf=side.neg_inf,
+        all_zero=whole and side.low == 0 == side.high,
+        constant=whole and side.size > 1 and side.low == side.high,
+        min=side.low if side.finite else None,
+        max=side.high if side.finite else None,
+        rms=_number(side.rms()),
+    )
+
+
+def _cosine(d: Difference, terms: Terms) -> float | None:
     u = terms.shift_measured - terms.zero_point
     v = terms.shift_reference - terms.zero_point
     n = d.pairs
@@ -542,7 +225,7 @@ def _cosine(d: _Difference, terms: _Terms) -> float | None:
     return _ratio(uv, uu, vv)
 
 
-def _pearson(d: _Difference, m: _Survey, r: _Survey) -> float | None:
+def _pearson(d: Difference, m: Survey, r: Survey) -> float | None:
     if d.pairs < 2 or m.low == m.high or r.low == r.high:
         return None
     n = d.pairs
@@ -561,7 +244,7 @@ def _nrmse(error: float, signal: float) -> float | None:
     return _number(math.sqrt(error) / math.sqrt(signal)) if signal > 0 else None
 
 
-def _batch(rows: _Rows | None) -> tuple[BatchError, ...]:
+def _batch(rows: Rows | None) -> tuple[BatchError, ...]:
     if rows is None:
         return ()
     # An error against an all-zero reference comes first: no nRMSE is large enough for it.
@@ -587,7 +270,7 @@ def _worst(measured: Array, reference: Array, flat: int | None) -> WorstElement 
     )
 
 
-def _lsb(d: _Difference, dtype: np.dtype[Any], quantization: Quantization | None) -> float | None:
+def _lsb(d: Difference, dtype: np.dtype[Any], quantization: Quantization | None) -> float | None:
     if quantization is None or not d.pairs:
         return None
     if dtype.kind in "iu":
@@ -624,21 +307,9 @@ def _contiguous(array: Array) -> Array:
     return np.asarray(array, order="C").view(np.ndarray)
 
 
-def _as_float(chunk: Array) -> FloatArray:
-    """float32 as it is, float16 widened to it (exact); everything else float64."""
-    if chunk.dtype == np.float32:
-        return chunk
-    return chunk.astype(np.float32 if chunk.dtype == np.float16 else np.float64)
-
-
-def _squares_safely(peak: float) -> bool:
-    """Whether squares of values up to `peak` sum in float32 without overflow, nor all underflow."""
-    return peak == 0 or _SAFE_LOW < peak < _SAFE_HIGH
-
-
 def _shift(mean: float, dtype: np.dtype[Any]) -> float:
     """Rounded to what both widths hold exactly, so that every chunk subtracts the same number."""
-    narrow = dtype.itemsize <= 4 and abs(mean) < _SAFE_HIGH
+    narrow = dtype.itemsize <= 4 and abs(mean) < SAFE_HIGH
     return float(np.float32(mean)) if narrow else mean if math.isfinite(mean) else 0.0
 
 
@@ -654,25 +325,11 @@ def _may_be_scores(reference: Array, quantization: Quantization | None) -> bool:
     )
 
 
-def _rows_of(shape: tuple[int, ...]) -> _Rows | None:
+def _rows_of(shape: tuple[int, ...]) -> Rows | None:
     if len(shape) < 2 or not 2 <= shape[0] <= MAX_BATCH_ROWS or 0 in shape:
         return None
     zeros = (np.zeros(shape[0]) for _ in range(3))
-    return _Rows(math.prod(shape[1:]), *zeros)
-
-
-def _spans(total: int, size: int, rows: _Rows | None) -> Iterator[tuple[int, int]]:
-    """Chunks of at most `size`; with rows, each holds whole rows or lies within one."""
-    if rows is None:
-        block = step = total if total < size else size
-        for start in range(0, total, step):
-            yield start, min(start + block, total)
-        return
-    block = size // rows.length * rows.length if rows.length <= size else rows.length
-    for start in range(0, total, block):
-        stop = min(start + block, total)
-        for at in range(start, stop, size):
-            yield at, min(at + size, stop)
+    return Rows(math.prod(shape[1:]), *zeros)
 
 
 def _number(value: float | None) -> float | None:

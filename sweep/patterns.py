@@ -1,4 +1,4 @@
-"""What kind of wrong: an output's error described by the simplest transformation that explains it."""
+"""What kind of wrong: the simplest transformation that explains an output's error."""
 
 from __future__ import annotations
 

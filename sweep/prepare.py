@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweep.catalog import CatalogEntry
+from sweep.catalog import CatalogEntry, parse_input_spec
 from sweep.config import SweepConfig
 from sweep.errors import ModelError, SourceError
 from sweep.inputs import InputPlan, draw_inputs, input_spec, plan_inputs
@@ -71,7 +71,8 @@ def _inspect_and_draw(
     entry: CatalogEntry, path: Path, config: SweepConfig, base_dir: Path
 ) -> Prepared:
     facts = inspect_model(path)
-    plan = plan_inputs(path, facts, rules=entry.inputs, dims=entry.dims)
+    dims = {**_dims_of_spec(entry, facts), **entry.dims}
+    plan = plan_inputs(path, facts, rules=entry.inputs, dims=dims, base_dir=base_dir)
     sets = tuple(
         draw_inputs(
             plan,
@@ -91,6 +92,18 @@ def _inspect_and_draw(
         input_spec=entry.input_spec or input_spec(plan, facts.signatures[0].key),
         computes=rounding_may_differ(path),
     )
+
+
+def _dims_of_spec(entry: CatalogEntry, facts: ModelFacts) -> dict[str, list[int]]:
+    """Shapes that a 1.0 `input_spec` gives to the first signature's dynamic inputs, in order."""
+    if entry.input_spec is None:
+        return {}
+    shapes = [list(shape) for shape, _ in parse_input_spec(entry.input_spec)]
+    return {
+        tensor.name: shape
+        for tensor, shape in zip(facts.signatures[0].inputs, shapes, strict=False)
+        if -1 in (tensor.shape_signature or ())
+    }
 
 
 def _input_records(plan: InputPlan, sets: tuple[InputSet, ...]) -> tuple[InputRecord, ...]:
