@@ -182,6 +182,8 @@ class Measurement(Frozen):
     accelerator: str | None = None
     """`options.accelerator` of the compiled model; None where the core does not say."""
     timings: Timings = Timings()
+    computing_ms: float = 0
+    """Compiling and inferring, over all signatures and input sets: the rest is overhead."""
     runs: tuple[SetRun, ...] = ()
     console: tuple[ConsoleLine, ...] = ()
     console_dropped: int = 0

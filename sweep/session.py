@@ -227,6 +227,7 @@ class PageSession:
             fully_accelerated=progress.fully_accelerated,
             accelerator=progress.accelerator,
             timings=Timings(init_ms=self._init_ms, **progress.timings),
+            computing_ms=round(progress.computing_ms, 4),
             runs=tuple(progress.runs),
             console=tuple(self._log.lines),
             console_dropped=self._log.dropped,
@@ -440,6 +441,7 @@ class PageSession:
         progress.timings.update(
             fetch_ms=round(loaded["fetchMs"], 4), compile_ms=round(loaded["compileMs"], 4)
         )
+        progress.computing_ms += loaded["compileMs"]
         progress.fully_accelerated = loaded["fullyAccelerated"]
         progress.accelerator = loaded["accelerator"]
         progress.signatures = tuple(PageSignature.model_validate(s) for s in loaded["signatures"])
@@ -455,6 +457,7 @@ class PageSession:
         self, job: Job, progress: _Progress, index: int, key: str, input_set: int, *, timed: bool
     ) -> None:
         first = await self._first_run(job, progress.signatures[index], index, key, input_set)
+        progress.computing_ms += first["ms"]
         if timed:
             progress.reached = "first_run"
             progress.timings["first_run_ms"] = round(first["ms"], 4)
@@ -471,6 +474,7 @@ class PageSession:
             outputs += await self._collect(job, progress, "second", second["outputs"])
             outputs += await self._collect(job, progress, "last", timed_runs["outputs"])
             last_same = timed_runs["same"]
+        progress.computing_ms += second["ms"]
         progress.runs.append(
             SetRun(
                 signature=key,
@@ -518,6 +522,7 @@ class PageSession:
         if plan is not None:
             progress.timings.update(samples_ms=_ms(timed["samples"]), batch=timed["batch"])
             progress.reached = "timed"
+        progress.computing_ms += sum(warm["samples"]) + sum(timed["samples"]) * timed["batch"]
         return second, timed
 
     async def _first_run(
@@ -586,6 +591,7 @@ class _Progress:
     fully_accelerated: bool | None = None
     accelerator: str | None = None
     timings: dict[str, Any] = field(default_factory=dict)
+    computing_ms: float = 0
     runs: list[SetRun] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     """All that hold received tensors."""
