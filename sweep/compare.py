@@ -139,8 +139,8 @@ def compare_outputs(
     - `argmax_agree`, `top5_overlap`: see `sweep.scores`
 
     Integer outputs with one zero point z: `nrmse`, `snr_db`, `cosine`, `max_scaled`, `batch`
-    and the histogram are of o−z and r−z, i.e. of the real values (the scale cancels); `lsb_max` is the
-    largest error in stored units. For float outputs with a quantization it is max_abs / scale.
+    and the histogram are of o−z and r−z, i.e. of the real values (the scale cancels); `lsb_max` is
+    the largest error in stored units. For float outputs with a quantization it is max_abs / scale.
     """
     assert chunk_elements > 0
     measured, reference = _contiguous(measured), _contiguous(reference)
@@ -248,7 +248,9 @@ def _batch(rows: Rows | None) -> tuple[BatchError, ...]:
     if rows is None:
         return ()
     # An error against an all-zero reference comes first: no nRMSE is large enough for it.
-    key = np.where(rows.error > 0, np.sqrt(rows.error / np.maximum(rows.signal, 1e-300)), 0.0)
+    key = np.where(rows.error > 0, np.inf, 0.0)
+    with np.errstate(over="ignore"):
+        np.divide(rows.error, rows.signal, out=key, where=(rows.error > 0) & (rows.signal > 0))
     worst = np.lexsort((np.arange(key.size), -key))[:MAX_BATCH_ERRORS]
     return tuple(
         BatchError(

@@ -19,8 +19,8 @@ _BLOCK_ELEMENTS = 1 << 18
 def looks_like_scores(reference: Array) -> bool:
     """Whether the last axis (2 … 100,000 long) may be read as one score per class.
 
-    Either every probed row is a distribution (non-negative, sum 1 ± 0.02), whatever the rank, or the
-    output is one axis, or two with at most 64 rows ([batch, classes] logits; landmarks and
+    Either every probed row is a distribution (non-negative, sum 1 ± 0.02), whatever the rank, or
+    the output is one axis, or two with at most 64 rows ([batch, classes] logits; landmarks and
     embeddings of that shape pass as well: for them the agreement is merely uninteresting).
     Finite values are the caller's duty.
     """
