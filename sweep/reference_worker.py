@@ -76,17 +76,20 @@ def run_signature(model: str, signature: str, inputs: Arrays, kernels: str, thre
         outputs: Arrays = runner(**inputs)
         return outputs
 
-    details = {d["name"]: d for d in interpreter.get_input_details()}
-    if len(details) != len(interpreter.get_input_details()):
-        raise ValueError("two inputs have the same tensor name, and the file has no signature")
-    _check_names(set(details), set(inputs))
+    from sweep.tflite import read_graph
+
+    entry = read_graph(Path(model)).signatures[0]  # names as the rest of the package has them
+    if (entry.key, entry.subgraph) != ("", 0):
+        raise ValueError(f"the file has signatures ({', '.join(keys)}): name one of them")
+    indices = dict(entry.inputs)
+    _check_names(set(indices), set(inputs))
     for name, value in inputs.items():
-        interpreter.resize_tensor_input(details[name]["index"], value.shape)
+        interpreter.resize_tensor_input(indices[name], value.shape)
     interpreter.allocate_tensors()
     for name, value in inputs.items():
-        interpreter.set_tensor(details[name]["index"], value)
+        interpreter.set_tensor(indices[name], value)
     interpreter.invoke()
-    return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
+    return {name: interpreter.get_tensor(index) for name, index in entry.outputs}
 
 
 def _check_names(expected: set[str], given: set[str]) -> None:

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import flatbuffers
 import numpy as np
 import psutil
 import pytest
@@ -14,120 +13,38 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sweep import reference
 from sweep.reference import DesktopWorker, desktop_worker, measure_noise_floor, perturb
-
-OP = schema.BuiltinOperator
-FLOAT, INT32, BOOL = schema.TensorType.FLOAT32, schema.TensorType.INT32, schema.TensorType.BOOL
-
-Tensor = tuple[str, int, list[int], object]
-Op = tuple[int, list[int], list[int], int, object]
-Graph = tuple[list[Tensor], list[Op], list[int], list[int]]
-
-
-def pack(
-    *graphs: Graph,
-    signatures: dict[str, tuple[int, dict[str, int], dict[str, int]]] | None = None,
-    custom: str | None = None,
-    dynamic: bool = False,
-) -> bytes:
-    model = schema.ModelT(version=3, operatorCodes=[], subgraphs=[], buffers=[schema.BufferT()])
-    for tensors, operators, inputs, outputs in graphs:
-        graph = schema.SubGraphT(tensors=[], operators=[], inputs=inputs, outputs=outputs)
-        for name, dtype, shape, data in tensors:
-            tensor = schema.TensorT(name=name, type=dtype, shape=shape)
-            if dynamic and data is None:
-                tensor.shapeSignature = [-1, *shape[1:]]
-            if data is not None:
-                raw = np.frombuffer(np.asarray(data).tobytes(), np.uint8)
-                tensor.buffer = len(model.buffers)
-                model.buffers.append(schema.BufferT(data=raw))
-            graph.tensors.append(tensor)
-        for code, ins, outs, kind, options in operators:
-            operator_code = schema.OperatorCodeT(builtinCode=code, version=1, customCode=custom)
-            operator_code.deprecatedBuiltinCode = min(code, 127)
-            model.operatorCodes.append(operator_code)
-            graph.operators.append(
-                schema.OperatorT(
-                    opcodeIndex=len(model.operatorCodes) - 1,
-                    inputs=ins,
-                    outputs=outs,
-                    builtinOptionsType=kind,
-                    builtinOptions=options,
-                )
-            )
-        model.subgraphs.append(graph)
-    model.signatureDefs = [
-        schema.SignatureDefT(
-            inputs=[schema.TensorMapT(name=n, tensorIndex=i) for n, i in ins_.items()],
-            outputs=[schema.TensorMapT(name=n, tensorIndex=i) for n, i in outs_.items()],
-            signatureKey=key,
-            subgraphIndex=subgraph,
-        )
-        for key, (subgraph, ins_, outs_) in (signatures or {}).items()
-    ]
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-    return bytes(builder.Output())
-
-
-def add(constant: float) -> Graph:
-    """y = x + constant, on [2]."""
-    tensors: list[Tensor] = [
-        ("x", FLOAT, [2], None),
-        ("c", FLOAT, [2], np.full(2, constant, np.float32)),
-        ("y", FLOAT, [2], None),
-    ]
-    options = (schema.BuiltinOptions.AddOptions, schema.AddOptionsT())
-    return tensors, [(OP.ADD, [0, 1], [2], *options)], [0], [2]
-
-
-def sine(shape: list[int]) -> Graph:
-    return (
-        [("x", FLOAT, shape, None), ("y", FLOAT, shape, None)],
-        [(OP.SIN, [0], [1], schema.BuiltinOptions.NONE, None)],
-        [0],
-        [1],
-    )
+from tests.graphs import KIND, OP, Graph, Operator, Tensor, add, loop, pack, sine
 
 
 def crashing() -> bytes:
     """A branch that is itself: the interpreter overflows its stack while it prepares."""
-    options = (
-        schema.BuiltinOptions.IfOptions,
-        schema.IfOptionsT(thenSubgraphIndex=1, elseSubgraphIndex=1),
+    graph = Graph(
+        [
+            Tensor("x", KIND.FLOAT32, [2]),
+            Tensor("c", KIND.BOOL, [1], np.array([True])),
+            Tensor("y", KIND.FLOAT32, [2]),
+        ],
+        [Operator(OP.IF, [1, 0], [2], schema.IfOptionsT(thenSubgraphIndex=1, elseSubgraphIndex=1))],
+        [0],
+        [2],
     )
-    tensors: list[Tensor] = [
-        ("x", FLOAT, [2], None),
-        ("c", BOOL, [1], np.array([True])),
-        ("y", FLOAT, [2], None),
-    ]
-    graph: Graph = (tensors, [(OP.IF, [1, 0], [2], *options)], [0], [2])
     return pack(graph, graph)
 
 
 def endless() -> bytes:
     """while 0 < 1: x += 1."""
-    loop = (
-        schema.BuiltinOptions.WhileOptions,
-        schema.WhileOptionsT(condSubgraphIndex=1, bodySubgraphIndex=2),
-    )
-    main: Graph = (
-        [("x", FLOAT, [2], None), ("y", FLOAT, [2], None)],
-        [(OP.WHILE, [0], [1], *loop)],
-        [0],
-        [1],
-    )
-    condition: Graph = (
+    always = Graph(
         [
-            ("x", FLOAT, [2], None),
-            ("zero", FLOAT, [1], np.zeros(1, np.float32)),
-            ("one", FLOAT, [1], np.ones(1, np.float32)),
-            ("c", BOOL, [1], None),
+            Tensor("x", KIND.FLOAT32, [2]),
+            Tensor("zero", KIND.FLOAT32, [1], np.zeros(1, np.float32)),
+            Tensor("one", KIND.FLOAT32, [1], np.ones(1, np.float32)),
+            Tensor("c", KIND.BOOL, [1]),
         ],
-        [(OP.LESS, [1, 2], [3], schema.BuiltinOptions.LessOptions, schema.LessOptionsT())],
+        [Operator(OP.LESS, [1, 2], [3], schema.LessOptionsT())],
         [0],
         [3],
     )
-    return pack(main, condition, add(1))
+    return pack(loop(1, 2, [2]), always, add(1))
 
 
 X = {"x": np.array([0.5, -2.0], np.float32)}
@@ -168,10 +85,24 @@ async def test_runs_every_signature_under_the_signatures_own_names(
     assert run.outputs["ten"]["s"].tolist() == [10.5, 8.0]
 
 
+async def test_inputs_with_one_name_are_told_apart_as_the_inspection_does(
+    worker: DesktopWorker, tmp_path: Path
+) -> None:
+    difference = Graph(
+        [Tensor(name, KIND.FLOAT32, [2]) for name in "xxy"],
+        [Operator(OP.SUB, [0, 1], [2], schema.SubOptionsT())],
+        [0, 1],
+        [2],
+    )
+    path = write(tmp_path, pack(difference))
+    run = await worker.run(path, {"": {"x": X["x"], "x#2": np.ones(2, np.float32)}})
+    assert run.outputs[""]["y"].tolist() == [-0.5, -3.0]
+
+
 async def test_a_dynamic_dimension_takes_the_shape_of_the_value(
     worker: DesktopWorker, tmp_path: Path
 ) -> None:
-    path = write(tmp_path, pack(sine([1, 3]), dynamic=True))
+    path = write(tmp_path, pack(sine([1, 3], dynamic=True)))
     x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
     run = await worker.run(path, {"": {"x": x}})
     np.testing.assert_allclose(run.outputs[""]["y"], np.sin(x), atol=1e-6)
@@ -205,9 +136,8 @@ async def test_inputs_that_do_not_fit_are_refused_with_the_reason(
 async def test_a_custom_operator_is_a_failure_that_names_it(
     worker: DesktopWorker, tmp_path: Path
 ) -> None:
-    tensors, operators, inputs, outputs = add(1)
-    custom: Graph = (tensors, [(OP.CUSTOM, *operators[0][1:3], 0, None)], inputs, outputs)
-    run = await worker.run(write(tmp_path, pack(custom, custom="Twirl")), {"": X})
+    twirl = add(1)._replace(operators=[Operator(OP.CUSTOM, [0, 1], [2], custom="Twirl")])
+    run = await worker.run(write(tmp_path, pack(twirl)), {"": X})
     assert run.status == "failed"
     assert "unresolved custom op: Twirl" in (run.error or "")
 
@@ -265,18 +195,18 @@ async def test_a_model_that_asks_for_too_much_memory_costs_only_its_own_run(
     tmp_path: Path,
 ) -> None:
     elements = 500_000_000  # 2 GB of float32
-    fill: Graph = (
+    fill = Graph(
         [
-            ("x", FLOAT, [], None),
-            ("dims", INT32, [1], np.array([elements], np.int32)),
-            ("y", FLOAT, [elements], None),
+            Tensor("x", KIND.FLOAT32, []),
+            Tensor("dims", KIND.INT32, [1], np.array([elements], np.int32)),
+            Tensor("y", KIND.FLOAT32, [elements]),
         ],
-        [(OP.FILL, [1, 0], [2], schema.BuiltinOptions.FillOptions, schema.FillOptionsT())],
+        [Operator(OP.FILL, [1, 0], [2], schema.FillOptionsT())],
         [0],
         [2],
     )
     async with desktop_worker(memory_limit=600_000_000) as worker:
-        run = await worker.run(write(tmp_path, pack(fill)), {"": {"x": np.float32(1)}})  # type: ignore[dict-item]
+        run = await worker.run(write(tmp_path, pack(fill)), {"": {"x": np.array(1, np.float32)}})
         assert run.status in ("failed", "crashed")
         again = await worker.run(write(tmp_path, pack(add(3))), {"": X})
         assert again.status == "ok"
