@@ -76,6 +76,8 @@ def _truth(path: Path, number: int, row: Mapping[str, str]) -> Truth:
             raise UsageError(f"{path}:{number}: {word!r} in {column} is no status.")
         statuses[backend] = word
     package, inside = row.get("package") or "", row.get("path_in_package") or ""
+    # Tables made by unpacking write a bundle's directory as `x.task_un`.
+    inside = inside.replace(".task_un/", ".task/")
     source = f"{package}/{inside}" if package.startswith(("npm:", "pypi:")) and inside else None
     return Truth(model=row["model"], source=source, sha256=row["sha256"], statuses=statuses)
 

@@ -153,6 +153,18 @@ def test_a_member_is_found_with_and_without_the_root(tmp_path: Path) -> None:
         take(npm, "package/b.tflite")
 
 
+def test_a_model_inside_a_bundle_is_found(tmp_path: Path) -> None:
+    bundle = io.BytesIO(b"")
+    with zipfile.ZipFile(bundle, "w") as file:
+        file.writestr("face_detector.tflite", MODEL)
+    padded = b"\0" * 16 + bundle.getvalue()
+    npm = tgz(tmp_path / "a.tgz", ("package/m/face.task", padded))
+    assert take(npm, "m/face.task/face_detector.tflite") == MODEL
+    with pytest.raises(ArchiveError, match=r"Models in it: face_detector\.tflite"):
+        take(npm, "m/face.task/other.tflite")
+    assert not list(tmp_path.glob("*.bundle"))
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [

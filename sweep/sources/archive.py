@@ -7,6 +7,7 @@ refused, sizes in headers are not believed, and unpacking stops at a bound.
 from __future__ import annotations
 
 import gzip
+import re
 import stat
 import struct
 import tarfile
@@ -35,6 +36,10 @@ class ArchiveError(Exception):
     """An archive is broken or hostile, or lacks the member; the message says which."""
 
 
+_BUNDLE = re.compile(r"(?P<bundle>.+?\.(?:task|zip))/(?P<inside>.+)")
+"""A zip inside the package: MediaPipe ships models in `.task` bundles."""
+
+
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
@@ -46,7 +51,8 @@ def extract_member(
 
     Args:
         archive: the archive; its kind is told by its first bytes.
-        member: path inside it. An exact match wins; else one below a single root directory
+        member: path inside it, on into a `.task` or `.zip` bundle that lies there
+            (`models/face.task/detector.tflite`). An exact match wins; else one below a single root directory
             (`package/` of npm, `name-version/` of an sdist), with or without that root named.
         target: file to write; its directory also holds the unpacked tar for a moment.
         max_bytes: largest member.
@@ -59,13 +65,24 @@ def extract_member(
         ArchiveError: what is wrong with the archive, or which models it holds instead.
         OSError: `target` could not be written.
     """
+    bundle = _BUNDLE.match(member)
+    if bundle is not None:
+        inner = target.with_name(target.name + ".bundle")
+        try:
+            limits = {"max_bytes": max_bytes, "max_unpacked": max_unpacked}
+            outer = extract_member(archive, bundle["bundle"], inner, **limits)
+            name = extract_member(inner, bundle["inside"], target, **limits)
+        finally:
+            inner.unlink(missing_ok=True)
+        return f"{outer}/{name}"
     with archive.open("rb") as file:
         head = file.read(4)
     try:
-        if head.startswith(b"PK"):
-            return _from_zip(archive, member, target, max_bytes)
         if head.startswith(b"\x1f\x8b"):
             return _from_tar(archive, member, target, max_bytes, max_unpacked)
+        # Bundles may have padding before their first entry.
+        if zipfile.is_zipfile(archive):
+            return _from_zip(archive, member, target, max_bytes)
     except _DAMAGE as error:
         raise ArchiveError(f"the archive is damaged: {error}") from error
     raise ArchiveError("the archive is neither a gzipped tar nor a zip")

@@ -1,0 +1,238 @@
+"""Small `.tflite` models built in the tests, through the schema package's object API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+DTYPES = {
+    "float32": schema.TensorType.FLOAT32,
+    "int32": schema.TensorType.INT32,
+    "uint8": schema.TensorType.UINT8,
+    "int8": schema.TensorType.INT8,
+    "int64": schema.TensorType.INT64,
+    "bool": schema.TensorType.BOOL,
+    "string": schema.TensorType.STRING,
+}
+
+
+class ModelBuilder:
+    """Collects tensors, operators and signatures of one subgraph; `build` gives the file's bytes."""
+
+    def __init__(self) -> None:
+        self.model = schema.ModelT()
+        self.model.version = 3
+        self.model.description = "built by a test"
+        self.model.operatorCodes = []
+        self.model.buffers = [schema.BufferT()]
+        self.model.signatureDefs = []
+        self.graph = schema.SubGraphT()
+        self.graph.tensors, self.graph.operators = [], []
+        self.graph.inputs, self.graph.outputs = [], []
+        self.model.subgraphs = [self.graph]
+
+    def tensor(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        data: Any = None,
+        scale: float | None = None,
+        zero_point: int = 0,
+        shape_signature: Sequence[int] | None = None,
+    ) -> int:
+        """Adds a tensor, constant when it has data; returns its index."""
+        tensor = schema.TensorT()
+        tensor.name = name.encode()
+        tensor.shape = list(shape)
+        tensor.type = DTYPES[dtype]
+        if shape_signature is not None:
+            tensor.shapeSignature = list(shape_signature)
+        if scale is not None:
+            tensor.quantization = schema.QuantizationParametersT()
+            tensor.quantization.scale = [scale]
+            tensor.quantization.zeroPoint = [zero_point]
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(np.asarray(data, dtype).tobytes(), np.uint8)
+            self.model.buffers.append(buffer)
+            tensor.buffer = len(self.model.buffers) - 1
+        self.graph.tensors.append(tensor)
+        return len(self.graph.tensors) - 1
+
+    def op(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: tuple[str, Any] | None = None,
+    ) -> None:
+        """Adds an operator: a builtin by its name, anything else as a custom one.
+
+        options: (name in the BuiltinOptions union, options object).
+        """
+        code = schema.OperatorCodeT()
+        builtin = getattr(schema.BuiltinOperator, name, None)
+        if builtin is None:
+            builtin = schema.BuiltinOperator.CUSTOM
+            code.customCode = name.encode()
+        code.builtinCode = builtin
+        code.deprecatedBuiltinCode = min(builtin, 127)
+        code.version = 1
+        self.model.operatorCodes.append(code)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(self.model.operatorCodes) - 1
+        operator.inputs, operator.outputs = list(inputs), list(outputs)
+        if options is not None:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options[0])
+            operator.builtinOptions = options[1]
+        self.graph.operators.append(operator)
+
+    def signature(self, key: str, inputs: dict[str, int], outputs: dict[str, int]) -> None:
+        """Adds a signature; its tensors become inputs and outputs of the subgraph."""
+        entry = schema.SignatureDefT()
+        entry.signatureKey = key.encode()
+        entry.subgraphIndex = 0
+        entry.inputs = [_named(name, index) for name, index in inputs.items()]
+        entry.outputs = [_named(name, index) for name, index in outputs.items()]
+        self.model.signatureDefs.append(entry)
+        for have, new in ((self.graph.inputs, inputs), (self.graph.outputs, outputs)):
+            have.extend(index for index in new.values() if index not in have)
+
+    def build(self) -> bytes:
+        """The file."""
+        packer = flatbuffers.Builder(1024)
+        packer.Finish(self.model.Pack(packer), file_identifier=b"TFL3")
+        return bytes(packer.Output())
+
+
+def _named(name: str, index: int) -> Any:
+    entry = schema.TensorMapT()
+    entry.name = name.encode()
+    entry.tensorIndex = index
+    return entry
+
+
+def add_model(
+    shape: Sequence[int] = (1, 8), dtype: str = "float32", constant: float = 2.0
+) -> bytes:
+    """y = x + constant."""
+    b = ModelBuilder()
+    x, y = b.tensor("x", shape, dtype), b.tensor("y", shape, dtype)
+    c = b.tensor("c", (1,), dtype, data=[constant])
+    b.op("ADD", [x, c], [y], ("AddOptions", schema.AddOptionsT()))
+    b.signature("serving_default", {"x": x}, {"y": y})
+    return b.build()
+
+
+def fully_connected_model(input_shape: Sequence[int], units: int = 3, seed: int = 7) -> bytes:
+    """y = FULLY_CONNECTED(x, W, b); an input of more than two dimensions is flattened implicitly.
+
+    On ML Drift a 4-D input whose height times width exceeds 1 gives wrong values.
+    """
+    rng = np.random.default_rng(seed)
+    features = int(np.prod(input_shape[1:]))
+    b = ModelBuilder()
+    x = b.tensor("x", input_shape)
+    w = b.tensor("w", (units, features), data=rng.standard_normal((units, features)))
+    bias = b.tensor("b", (units,), data=rng.standard_normal(units))
+    y = b.tensor("y", (input_shape[0], units))
+    b.op("FULLY_CONNECTED", [x, w, bias], [y], ("FullyConnectedOptions", _fc_options()))
+    b.signature("serving_default", {"x": x}, {"y": y})
+    return b.build()
+
+
+def _fc_options() -> Any:
+    options = schema.FullyConnectedOptionsT()
+    options.keepNumDims = False
+    return options
+
+
+def log_softmax_model(shape: Sequence[int] = (1, 8)) -> bytes:
+    """y = LOG_SOFTMAX(x + 1): the delegate takes the ADD and leaves the rest to the CPU."""
+    b = ModelBuilder()
+    x, m, y = b.tensor("x", shape), b.tensor("m", shape), b.tensor("y", shape)
+    c = b.tensor("c", (1,), data=[1.0])
+    b.op("ADD", [x, c], [m], ("AddOptions", schema.AddOptionsT()))
+    b.op("LOG_SOFTMAX", [m], [y], ("LogSoftmaxOptions", schema.LogSoftmaxOptionsT()))
+    b.signature("serving_default", {"x": x}, {"y": y})
+    return b.build()
+
+
+def custom_op_model() -> bytes:
+    """y = NO_SUCH_OP(x): no runtime has the operator."""
+    b = ModelBuilder()
+    x, y = b.tensor("x", (1, 4)), b.tensor("y", (1, 4))
+    b.op("NO_SUCH_OP", [x], [y])
+    b.signature("serving_default", {"x": x}, {"y": y})
+    return b.build()
+
+
+def square_root_model() -> bytes:
+    """y = SQRT(x − 10): not a number for every input below 10."""
+    b = ModelBuilder()
+    x, m, y = (b.tensor(name, (1, 8)) for name in "xmy")
+    c = b.tensor("c", (1,), data=[10.0])
+    b.op("SUB", [x, c], [m], ("SubOptions", schema.SubOptionsT()))
+    b.op("SQRT", [m], [y])
+    b.signature("serving_default", {"x": x}, {"y": y})
+    return b.build()
+
+
+def two_signature_model() -> bytes:
+    """`double` gives x + x, `next` gives x + 1."""
+    b = ModelBuilder()
+    x, twice, after = b.tensor("x", (1, 8)), b.tensor("twice", (1, 8)), b.tensor("after", (1, 8))
+    one = b.tensor("one", (1,), data=[1.0])
+    b.op("ADD", [x, x], [twice], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, one], [after], ("AddOptions", schema.AddOptionsT()))
+    b.signature("double", {"x": x}, {"y": twice})
+    b.signature("next", {"x": x}, {"y": after})
+    return b.build()
+
+
+def gather_model(rows: int = 11) -> bytes:
+    """y = GATHER(table of `rows` rows, ids) + ids' mask as a float."""
+    b = ModelBuilder()
+    ids = b.tensor("ids", (1, 6), "int32")
+    mask = b.tensor("attention_mask", (1, 6), "int32")
+    table = b.tensor("table", (rows, 4), data=np.arange(rows * 4).reshape(rows, 4))
+    picked = b.tensor("picked", (1, 6, 4))
+    asfloat = b.tensor("asfloat", (1, 6))
+    options = schema.GatherOptionsT()
+    options.axis = 0
+    b.op("GATHER", [table, ids], [picked], ("GatherOptions", options))
+    cast = schema.CastOptionsT()
+    cast.inDataType, cast.outDataType = schema.TensorType.INT32, schema.TensorType.FLOAT32
+    b.op("CAST", [mask], [asfloat], ("CastOptions", cast))
+    b.signature(
+        "serving_default", {"ids": ids, "attention_mask": mask}, {"y": picked, "m": asfloat}
+    )
+    return b.build()
+
+
+def dynamic_model() -> bytes:
+    """y = x + 2 with a first dimension of any size (stored as 1)."""
+    b = ModelBuilder()
+    x = b.tensor("x", (1, 4), shape_signature=(-1, 4))
+    y = b.tensor("y", (1, 4), shape_signature=(-1, 4))
+    c = b.tensor("c", (1,), data=[2.0])
+    b.op("ADD", [x, c], [y], ("AddOptions", schema.AddOptionsT()))
+    b.signature("serving_default", {"x": x}, {"y": y})
+    return b.build()
+
+
+def quantized_model() -> bytes:
+    """A uint8 ADD of two inputs, each with scale and zero point."""
+    b = ModelBuilder()
+    x = b.tensor("x", (1, 64), "uint8", scale=0.02, zero_point=120)
+    y = b.tensor("y", (1, 64), "uint8", scale=0.03, zero_point=128)
+    z = b.tensor("z", (1, 64), "uint8", scale=0.05, zero_point=125)
+    b.op("ADD", [x, y], [z], ("AddOptions", schema.AddOptionsT()))
+    b.signature("serving_default", {"x": x, "y": y}, {"z": z})
+    return b.build()
