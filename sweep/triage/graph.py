@@ -298,7 +298,7 @@ def _option(key: str, value: Any) -> OptionValue:
         return list(value.tolist()) if value.size <= 64 else f"{value.size} values"
     if isinstance(value, bool | int | float | str) or value is None:
         return value
-    return str(value)
+    return type(value).__name__  # a nested table
 
 
 def integers(values: Any) -> tuple[int, ...]:
