@@ -256,6 +256,7 @@ async def launch(
                 *([] if headed else ["--headless=new"]),
             ],
             accept_downloads=False,
+            artifacts_dir=scratch / "artifacts" if scratch else None,
             chromium_sandbox=plan.sandbox,
             env=environ,
             timeout=LAUNCH_TIMEOUT_S * 1000,

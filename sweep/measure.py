@@ -32,6 +32,7 @@ from sweep.record import (
 )
 from sweep.reference import DesktopRun, measure_noise_floor
 from sweep.reference_worker import PACKAGE
+from sweep.secrets import redact
 from sweep.tolerance import NoiseFloor, is_mismatch
 from sweep.verify import (
     Outputs,
@@ -379,6 +380,7 @@ def _unprepared_record(bench: Bench, unprepared: Unprepared, date: str) -> Recor
     """A record that says why nothing could be measured: the failure is a result, too."""
     entry = unprepared.entry
     nothing = Measurement(backend="wasm_xnnpack", reached=None)
+    message = redact(unprepared.message)
     return Record(
         model_id=entry.model_id,
         source=entry.source,
@@ -392,7 +394,7 @@ def _unprepared_record(bench: Bench, unprepared: Unprepared, date: str) -> Recor
                 loads=False,
                 runs=False,
                 failure_class=unprepared.failure_class,
-                error=unprepared.message,
+                error=message,
                 full_delegation=None,
                 output_match=None,
                 max_abs_diff=None,
@@ -403,7 +405,7 @@ def _unprepared_record(bench: Bench, unprepared: Unprepared, date: str) -> Recor
                 date=date,
                 provenance=bench.config.provenance,
                 status="load_failed",
-                reason=unprepared.message,
+                reason=message,
             )
             for backend in sorted(entry.backends or bench.config.backends)
         ),

@@ -16,6 +16,7 @@ from typing import Any
 
 from sweep.config import Frozen
 from sweep.errors import EnvironmentProblem
+from sweep.scratch import scratch_prefix
 
 NPM_TIMEOUT_S = 300.0
 MAX_UNPACKED_BYTES = 1 << 30
@@ -106,7 +107,7 @@ async def fetch_package(name: str, wanted: str, into: Path) -> FetchedPackage:
     `wanted` is a version or a range, resolved by npm's own rules.
     Raises EnvironmentProblem when npm fails or the archive is not what the registry promises.
     """
-    with tempfile.TemporaryDirectory(prefix="litertjs-sweep-npm-") as directory:
+    with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as directory:
         scratch = Path(directory)
         await run_npm(
             "pack", f"{name}@{wanted}", "--ignore-scripts", "--json",

@@ -24,6 +24,8 @@ import numpy as np
 import psutil
 
 from sweep.reference_worker import PACKAGE
+from sweep.scratch import scratch_prefix
+from sweep.secrets import public_environ
 from sweep.tolerance import NoiseFloor, measure_floor
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -168,6 +170,7 @@ class DesktopWorker:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=_REPLY_LIMIT,
+            env=public_environ(),
             cwd=Path(__file__).parents[1],
         )
         self._drain = asyncio.create_task(self._keep_stderr(self._process))
@@ -226,7 +229,7 @@ async def desktop_worker(
     """
     if memory_limit is None:
         memory_limit = psutil.virtual_memory().total * 3 // 4
-    directory = Path(tempfile.mkdtemp(prefix="litertjs-sweep-desktop-"))
+    directory = Path(tempfile.mkdtemp(prefix=scratch_prefix()))
     worker = DesktopWorker(directory, threads, memory_limit)
     try:
         yield worker

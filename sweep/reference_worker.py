@@ -15,6 +15,7 @@ The first line it writes is a greeting, {"package": str, "version": str | None,
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.metadata
 import json
 import os
@@ -27,6 +28,9 @@ from typing import IO, Any
 import numpy as np
 
 PACKAGE = "ai-edge-litert"
+
+_PR_SET_PDEATHSIG = 1
+"""From <linux/prctl.h>."""
 
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -49,6 +53,14 @@ def limit_memory(data_bytes: int) -> None:
     with contextlib.suppress(OSError):
         # Linux: where the kernel has to kill for memory, let it be this process.
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def die_with_parent() -> None:
+    """Linux: a run that hangs in native code must not outlive a parent that was killed."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run_signature(model: str, signature: str, inputs: Arrays, kernels: str, threads: int) -> Arrays:
@@ -146,6 +158,7 @@ def main() -> None:
     """Arguments: the exchange directory, and the memory limit in bytes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when we end
     root, memory = Path(sys.argv[1]), int(sys.argv[2])
+    die_with_parent()
     limit_memory(memory)
     # Native code writes to stdout as it likes: keep the real one for replies only.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")

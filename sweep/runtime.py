@@ -275,6 +275,9 @@ def _hash_tree(root: Path) -> dict[str, str]:
 
 async def _install(version: str, target: Path, problem: str) -> None:
     """Fill `target` by rename, so that no other process ever sees half a release."""
+    # Its lock is held: what lies here under its name was left by a run that was killed.
+    for left in (*target.parent.glob(f".{version}-*"), *target.parent.glob(f".old-{version}-*")):
+        await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=target.parent))
     try:
         core = await fetch_package(CORE, version, staging / "core")
@@ -299,7 +302,7 @@ async def _install(version: str, target: Path, problem: str) -> None:
 
 def _replace_dir(staging: Path, target: Path) -> None:
     if target.exists():
-        old = Path(tempfile.mkdtemp(prefix=".old-", dir=target.parent))
+        old = Path(tempfile.mkdtemp(prefix=f".old-{target.name}-", dir=target.parent))
         target.rename(old / "release")
         staging.rename(target)
         shutil.rmtree(old, ignore_errors=True)

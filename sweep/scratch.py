@@ -21,12 +21,13 @@ import psutil
 
 log = logging.getLogger(__name__)
 
-_OWNED = re.compile(r"litertjs-sweep-([0-9a-f]{6})-(\d{1,10})-(\d{1,12})-.+")
+_OWNED = re.compile(r"litertjs-sweep-([0-9a-f]{4})-(\d{1,10})-([0-9a-f]{1,10})-.+")
+"""Host, process, its start; short, since sockets that lie below may have paths of 108 bytes."""
 
 
 def scratch_prefix() -> str:
     """Prefix for `tempfile.mkdtemp`: names this machine and this process, and when it started."""
-    return f"litertjs-sweep-{_host()}-{os.getpid()}-{_started(psutil.Process())}-"
+    return f"litertjs-sweep-{_host()}-{os.getpid()}-{_started(psutil.Process()):x}-"
 
 
 def remove_stale(directory: Path | None = None) -> list[Path]:
@@ -70,7 +71,7 @@ def _is_stale(path: Path) -> bool:
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
         # The clock that start times are counted from may be set by a second.
-        return abs(_started(process) - int(owner[3])) > 2
+        return abs(_started(process) - int(owner[3], 16)) > 2
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:
@@ -93,4 +94,4 @@ def _started(process: psutil.Process) -> int:
 
 @functools.cache
 def _host() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]

@@ -656,8 +656,12 @@ def _missing_build(leg: Leg, runtime: RuntimeFacts) -> str | None:
 
 
 def _kind_of(problem: PlaywrightError) -> ErrorKind:
-    """What an error of the driver means: a target that is gone is nobody's exception."""
-    return "browser_crash" if problem.name == "TargetClosedError" else "exception"
+    """What an error of the driver means: a target that is gone is nobody's exception.
+
+    What the page itself throws never comes here: the harness makes a value of it.
+    """
+    gone = problem.name == "TargetClosedError" or "Connection closed" in problem.message
+    return "browser_crash" if gone else "exception"
 
 
 def _ms(samples: Iterable[float]) -> tuple[float, ...]:

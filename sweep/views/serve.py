@@ -16,6 +16,7 @@ from aiohttp import web
 
 from sweep.errors import EnvironmentProblem, SweepError
 from sweep.runtime import CoreFiles
+from sweep.scratch import scratch_prefix
 from sweep.views.site import SiteReport, build_site
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ async def serve_site(
 
     Raises what `build_site` raises, and EnvironmentProblem when the port is taken.
     """
-    with tempfile.TemporaryDirectory(prefix="litertjs-sweep-site-") as name:
+    with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as name:
         site = Path(name) / "site"
 
         def build() -> SiteReport:
