@@ -21,7 +21,7 @@ DTYPES = {
 
 
 class ModelBuilder:
-    """Collects tensors, operators and signatures of one subgraph; `build` gives the file's bytes."""
+    """Collects tensors, operators and signatures; `build` gives the file's bytes."""
 
     def __init__(self) -> None:
         self.model = schema.ModelT()
@@ -30,10 +30,15 @@ class ModelBuilder:
         self.model.operatorCodes = []
         self.model.buffers = [schema.BufferT()]
         self.model.signatureDefs = []
+        self.model.subgraphs = []
+        self.subgraph()
+
+    def subgraph(self) -> None:
+        """Begins another subgraph; tensors, operators and signatures go there from now on."""
         self.graph = schema.SubGraphT()
         self.graph.tensors, self.graph.operators = [], []
         self.graph.inputs, self.graph.outputs = [], []
-        self.model.subgraphs = [self.graph]
+        self.model.subgraphs.append(self.graph)
 
     def tensor(
         self,
@@ -97,7 +102,7 @@ class ModelBuilder:
         """Adds a signature; its tensors become inputs and outputs of the subgraph."""
         entry = schema.SignatureDefT()
         entry.signatureKey = key.encode()
-        entry.subgraphIndex = 0
+        entry.subgraphIndex = len(self.model.subgraphs) - 1
         entry.inputs = [_named(name, index) for name, index in inputs.items()]
         entry.outputs = [_named(name, index) for name, index in outputs.items()]
         self.model.signatureDefs.append(entry)
@@ -185,14 +190,16 @@ def square_root_model() -> bytes:
 
 
 def two_signature_model() -> bytes:
-    """`double` gives x + x, `next` gives x + 1."""
+    """`double` gives x + x, `next` gives x + 1, each from a subgraph of its own."""
     b = ModelBuilder()
-    x, twice, after = b.tensor("x", (1, 8)), b.tensor("twice", (1, 8)), b.tensor("after", (1, 8))
+    x, y = b.tensor("x", (1, 8)), b.tensor("twice", (1, 8))
+    b.op("ADD", [x, x], [y], ("AddOptions", schema.AddOptionsT()))
+    b.signature("double", {"x": x}, {"y": y})
+    b.subgraph()
+    x, y = b.tensor("x", (1, 8)), b.tensor("after", (1, 8))
     one = b.tensor("one", (1,), data=[1.0])
-    b.op("ADD", [x, x], [twice], ("AddOptions", schema.AddOptionsT()))
-    b.op("ADD", [x, one], [after], ("AddOptions", schema.AddOptionsT()))
-    b.signature("double", {"x": x}, {"y": twice})
-    b.signature("next", {"x": x}, {"y": after})
+    b.op("ADD", [x, one], [y], ("AddOptions", schema.AddOptionsT()))
+    b.signature("next", {"x": x}, {"y": y})
     return b.build()
 
 
