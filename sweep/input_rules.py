@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -35,6 +36,9 @@ class InputRule(Frozen):
             raise ValueError("give one of fill, range, file, distribution")
         if len(given) > 1 and set(given) != {"range", "distribution"}:
             raise ValueError(f"{' and '.join(given)} do not go together")
+        numbers = [n for n in (*(self.range or ()), self.fill) if isinstance(n, float)]
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError("fill and range must be finite numbers")
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"range {list(self.range)} is empty: the first must be the smaller")
         if self.range is not None and self.distribution == "normal":

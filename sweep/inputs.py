@@ -1,13 +1,14 @@
 """Inputs: deterministic arrays that mean something to the model, the same bytes on every machine.
 
 Every array is drawn from a stream of its own, PCG64 seeded by the SHA-256 of (seed, model id,
-signature, input name, input set). Only raw 64-bit draws and exact arithmetic are used, so neither
-numpy's distributions nor the machine's math library have a say.
+signature, input name, input set). What is drawn is a catalog rule, else what the graph says
+(`semantics.py`); how it is drawn is in `draw.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +17,17 @@ from typing import Any
 import numpy as np
 
 from sweep.config import InputGenerator
+from sweep.draw import Array, draw
 from sweep.errors import CatalogError
 from sweep.input_rules import InputRule, load_file
 from sweep.model import ModelFacts, TensorFacts
 from sweep.mulberry import tensor_1_0
 from sweep.semantics import Recipe, recipe_for
-from sweep.tflite import read_graph
+from sweep.tflite import NUMPY_DTYPES, read_graph
+from sweep.uses import Tracer
 
-Array = np.ndarray[Any, Any]
-
-CHUNK = 1 << 20
-NUMPY_DTYPE = {"bfloat16": "float32", "int4": "int8", "int2": "int8", "uint4": "uint8"}
-"""What numpy holds instead of types it lacks."""
+MAX_BYTES = 2 << 30
+"""Most bytes that the inputs of one set may have together; shapes come from untrusted files."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,14 @@ class InputItem:
     dtype: str
     shape: tuple[int, ...]
     recipe: Recipe
+    by_rule: bool
+    """A catalog rule decided, not the graph."""
     rule: str
     """What is drawn and why, for the record."""
 
     @property
     def drawable(self) -> bool:
-        """False for strings and the like, which no array can stand for."""
+        """False for strings and the like, which no array can stand for, and beyond MAX_BYTES."""
         return self.recipe.kind != "none"
 
 
@@ -75,31 +77,40 @@ def plan_inputs(
     A dynamic dimension (−1 in the shape signature) takes its size from `dims`, else the size that
     the file stores beside it, else 1.
 
+    An input that cannot be drawn (a string, or beyond `MAX_BYTES` in all) is planned as not
+    drawable, with the reason as its rule.
+
     Raises:
         ModelError: the file is not a well-formed model.
         CatalogError: a rule or shape names no input of the model, or does not fit it.
     """
     rules, dims = rules or {}, dims or {}
-    graph = read_graph(path)
     _check_names(facts, {*rules, *dims}, path)
+    tracer = Tracer(read_graph(path))
     items = []
-    for signature, facts_of in zip(graph.signatures, facts.signatures, strict=True):
-        for position, tensor in enumerate(facts_of.inputs):
+    left = MAX_BYTES
+    for signature in facts.signatures:
+        for position, tensor in enumerate(signature.inputs):
             shape = _shape(tensor, dims)
             rule = rules.get(tensor.name) or rules.get(tensor.tensor_name)
-            recipe = (
-                _recipe_of_rule(rule, tensor, shape, base_dir or path.parent)
-                if rule
-                else recipe_for(graph, signature, tensor.name, tensor.tensor_index)
-            )
+            need = math.prod(shape) * getattr(NUMPY_DTYPES.get(tensor.dtype), "itemsize", 0)
+            if need > left:
+                recipe = Recipe("none", f"{need} bytes more than inputs may have")
+            elif rule is not None:
+                recipe = _recipe_of_rule(rule, tensor, shape, base_dir or path.parent)
+            else:
+                recipe = recipe_for(tracer, signature, tensor, shape)
+            if recipe.kind != "none":
+                left -= need
             items.append(
                 InputItem(
-                    signature=facts_of.key,
+                    signature=signature.key,
                     name=tensor.name,
                     position=position,
                     dtype=tensor.dtype,
                     shape=shape,
                     recipe=recipe,
+                    by_rule=rule is not None,
                     rule=("catalog: " if rule else "") + recipe.why,
                 )
             )
@@ -117,18 +128,19 @@ def draw_inputs(
     """Signature key → input name → array, in the planned shapes and dtypes.
 
     Generator `1.0` draws what the 1.0 format's harness drew (`mulberry.py`), from the seed plus the
-    number of the input set; it knows no semantics, but catalog rules still hold.
+    number of the input set; it knows no semantics, but catalog rules still hold. Inputs that are
+    not drawable are left out.
     """
     drawn: dict[str, dict[str, Array]] = {key: {} for key in plan.signatures}
     for item in plan.items:
         if not item.drawable:
             continue
-        if generator == "1.0" and not item.rule.startswith("catalog: "):
-            dtype = NUMPY_DTYPE.get(item.dtype, item.dtype)
-            array = tensor_1_0(seed + input_set, item.position, item.shape, dtype)
+        if generator == "1.0" and not item.by_rule:
+            array = tensor_1_0(seed + input_set, item.position, item.shape, item.dtype)
         else:
             words = "\0".join((str(seed), model_id, item.signature, item.name, str(input_set)))
-            array = _draw(item, hashlib.sha256(words.encode()).digest())
+            key = int.from_bytes(hashlib.sha256(words.encode()).digest(), "little")
+            array = draw(item.recipe, item.shape, NUMPY_DTYPES[item.dtype], key)
         drawn[item.signature][item.name] = array
     return drawn
 
@@ -179,70 +191,50 @@ def _shape(tensor: TensorFacts, dims: Mapping[str, int | Sequence[int]]) -> tupl
 def _recipe_of_rule(
     rule: InputRule, tensor: TensorFacts, shape: tuple[int, ...], base_dir: Path
 ) -> Recipe:
-    dtype = np.dtype(NUMPY_DTYPE.get(tensor.dtype, tensor.dtype))
+    """The recipe that a catalog rule asks for; CatalogError where it does not fit the input."""
+    dtype = NUMPY_DTYPES.get(tensor.dtype)
+    if dtype is None or dtype.kind not in "fiub":
+        raise CatalogError(f"input {tensor.name} is {tensor.dtype}: no rule can fill it; drop it.")
     if rule.file is not None:
         values = load_file(rule.file, base_dir, tensor.name, shape, dtype)
         return Recipe("fixed", f"file {rule.file}", values=values)
     if rule.fill is not None:
         value = {"zeros": 0.0, "ones": 1.0}.get(str(rule.fill))
         value = float(rule.fill) if value is None else value
+        _check_fits(tensor.name, dtype, value, value)
         return Recipe("fixed", f"filled with {value:g}", values=np.array([value]))
     if rule.distribution == "normal":
+        if dtype.kind != "f":
+            raise CatalogError(
+                f"input {tensor.name} is {tensor.dtype}: a normal distribution is for floats; "
+                "give a range."
+            )
         return Recipe("normal", "normal, mean 0, standard deviation 1")
+    if dtype.kind == "b":
+        return Recipe("binary", "0 or 1")
+    if rule.range is None and dtype.kind != "f":
+        raise CatalogError(f"input {tensor.name} is {tensor.dtype}: give the range of `uniform`.")
     low, high = rule.range or (-1.0, 1.0)
-    if dtype.kind in "iu":
-        return Recipe("integer", f"int in [{low:g}, {high:g})", np.ceil(low), np.ceil(high) - 1)
-    return Recipe("uniform", f"uniform in [{low:g}, {high:g})", low, high)
+    if dtype.kind == "f":
+        _check_fits(tensor.name, dtype, low, high)
+        return Recipe("uniform", f"uniform in [{low:g}, {high:g})", low, high)
+    first, last = math.ceil(low), math.ceil(high) - 1
+    if first > last:
+        raise CatalogError(f"input {tensor.name}: no integer lies in [{low:g}, {high:g}).")
+    _check_fits(tensor.name, dtype, first, last)
+    return Recipe("integer", f"int in [{low:g}, {high:g})", first, last)
 
 
-def _draw(item: InputItem, digest: bytes) -> Array:
-    dtype = np.dtype(NUMPY_DTYPE.get(item.dtype, item.dtype))
-    recipe = item.recipe
-    result = np.empty(item.shape, dtype)
-    flat = result.reshape(-1)
-    if recipe.kind == "fixed":
-        assert recipe.values is not None
-        values = recipe.values.reshape(-1)
-        flat[:] = values[:1] if values.size != flat.size else values
-        return result
-    stream = np.random.PCG64(int.from_bytes(digest, "little"))
-    for start in range(0, flat.size, CHUNK):
-        part = flat[start : start + CHUNK]
-        part[:] = _values(recipe, stream, part.size, dtype)
-    if recipe.kind == "binary":
-        # A mask that hides everything makes a softmax divide by zero.
-        _row_starts(result)[...] = 1
-    return result
-
-
-def _values(recipe: Recipe, stream: np.random.PCG64, size: int, dtype: np.dtype[Any]) -> Array:
-    if recipe.kind == "normal":
-        # Irwin–Hall: twelve uniforms less six have mean 0 and variance 1, without any libm.
-        total = np.full(size, -6.0)
-        for _ in range(12):
-            total += _units(stream, size)
-        return total
-    if recipe.kind == "binary":
-        return (stream.random_raw(size) >> np.uint64(63)).astype(dtype)
-    if recipe.kind == "integer":
-        span = int(recipe.high) - int(recipe.low) + 1
-        if span >= 2**32:
-            return (stream.random_raw(size) >> np.uint64(33)).astype(dtype)
-        raw = (stream.random_raw(size) >> np.uint64(32)) * np.uint64(span) >> np.uint64(32)
-        return raw.astype(np.int64) + int(recipe.low)
-    values = recipe.low + (recipe.high - recipe.low) * _units(stream, size)
-    if dtype.kind != "f":
-        return np.floor(values)
-    # Rounding to a narrower type may reach the upper end, or zero: neither harms.
-    return values
-
-
-def _units(stream: np.random.PCG64, size: int) -> Array:
-    """Uniform in (0, 1): odd multiples of 2⁻²⁵, so that none is 0 and float32 holds all."""
-    top = (stream.random_raw(size) >> np.uint64(40)).astype(np.float64)
-    return (top * 2.0 + 1.0) * 2.0**-25
-
-
-def _row_starts(array: Array) -> Array:
-    """The first element of every row of the last axis."""
-    return array[..., :1] if array.ndim else array.reshape(1)
+def _check_fits(name: str, dtype: np.dtype[Any], low: float, high: float) -> None:
+    """CatalogError unless the element type holds both numbers."""
+    if dtype.kind == "f":
+        fits = max(abs(low), abs(high)) <= float(np.finfo(dtype).max)
+    elif dtype.kind == "b":
+        fits = low in (0, 1) and high in (0, 1)
+    else:
+        info = np.iinfo(dtype)
+        whole = float(low).is_integer() and float(high).is_integer()
+        fits = whole and info.min <= low and high <= info.max
+    if not fits:
+        asked = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        raise CatalogError(f"input {name} is {dtype}, which does not hold {asked}.")

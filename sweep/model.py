@@ -278,7 +278,7 @@ def _tensor_facts(name: str, index: int, tensor: Tensor) -> TensorFacts:
         name=name,
         tensor_name=tensor.name,
         tensor_index=index,
-        dtype=cast(ModelDType, dtype),
+        dtype=cast("ModelDType", dtype),
         shape=tensor.shape,
         shape_signature=tensor.shape_signature,
         quantization=Quantization(

@@ -1,43 +1,37 @@
-"""What an input means, read from the graph that uses it: ranges, indices, masks, shapes, states."""
+"""What an input means, read from the graph that uses it: ranges, indices, masks, shapes, states.
+
+Use goes before name: an index, a shape or a mask is recognised by the operators that read it, a
+name only decides where they leave the meaning open.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from sweep.tflite import Graph, Operator, Signature, Subgraph, Tensor, constant, consumers
+from sweep.arguments import argument_values, index_range, start_maxima
+from sweep.model import SignatureFacts, TensorFacts
+from sweep.tflite import NUMPY_DTYPES
+from sweep.uses import Tracer, Use
 
-RecipeKind = Literal["uniform", "normal", "integer", "binary", "fixed", "none"]
-
-# Operators that hand their first input on, perhaps in another shape or type.
-MOVES = frozenset(
-    {
-        "RESHAPE", "CAST", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "DEQUANTIZE", "QUANTIZE",
-        "PACK", "CONCATENATION", "SLICE", "STRIDED_SLICE", "SPLIT", "UNPACK", "TILE", "PAD",
-        "BROADCAST_TO", "MIRROR_PAD", "PADV2",
-    }
-)  # fmt: skip
-MOVED_POSITIONS = {"SPLIT": (1,), "PACK": None, "CONCATENATION": None}
-"""Which input is handed on where it is not the first; None: any."""
-
-MAX_DEPTH = 8
+RecipeKind = Literal[
+    "uniform", "normal", "integer", "starts", "ramp", "binary", "additive", "fixed", "none"
+]
 
 POSITIVE = frozenset({"SQRT", "RSQRT", "LOG"})
+"""Operators that are defined for positive numbers only."""
 STEPPED = frozenset({"FLOOR", "CEIL", "ROUND"})
-MASK = re.compile(r"(^|[_./:-])(attn_|attention_|padding_|pad_)?mask($|[_./:\d-])", re.I)
-STATE = re.compile(
-    r"state|cache|hidden|(^|[_./:-])(kv|past|memory|[hc]_?\d+|[hc]_in)($|[_./:\d-])", re.I
-)
-POSITION = re.compile(
-    r"(^|[_./:-])(input_pos|pos(ition)?(_ids?)?|time_?step|step|index|offset)", re.I
-)
+DIVISIONS = frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"})
 
-TOKENS = 16
-"""Integers of an input that nothing bounds are drawn below this."""
+UNBOUND = 15
+"""Highest integer of an input whose use sets no bound (as the 1.0 generator had it)."""
+LAST_TIMESTEP = 999
+MASKED = -1e4
+"""What an additive mask holds where it hides: beyond any score, and finite in float16."""
 
 
 @dataclass(frozen=True)
@@ -48,272 +42,279 @@ class Recipe:
     why: str
     low: float = -1.0
     high: float = 1.0
-    """`uniform`: [low, high). `integer`: low..high inclusive."""
+    """`uniform`: [low, high). `integer`: low..high inclusive. `ramp`: consecutive in low..high."""
     values: np.ndarray[Any, Any] | None = None
-    """`fixed`: the very values."""
+    """`fixed`: the very values, or one for all. `starts`: highest value per element, from 0."""
 
 
-@dataclass(frozen=True)
-class _Use:
-    """One operator that reads the input, perhaps through operators that only move it."""
+def recipe_for(
+    tracer: Tracer, signature: SignatureFacts, tensor: TensorFacts, shape: tuple[int, ...]
+) -> Recipe:
+    """The recipe of one input of a signature, in the shape it will have.
 
-    op: Operator
-    position: int
-    subgraph: Subgraph
-
-
-def recipe_for(graph: Graph, signature: Signature, name: str, index: int) -> Recipe:
-    """The recipe of one input of a signature."""
-    subgraph = graph.subgraphs[signature.subgraph]
-    tensor = subgraph.tensors[index]
-    uses = list(_uses(graph, subgraph, index, MAX_DEPTH))
-    words = f"{name} {tensor.name}"
-    if tensor.dtype in ("string", "resource", "variant", "complex64", "complex128", "unknown"):
+    Kinds that depend on more than a range: `binary` is 0 or 1 with both in every row; `additive`
+    is 0 or −1e4 likewise; `ramp` counts up along the last axis from a drawn start.
+    """
+    if tensor.dtype not in NUMPY_DTYPES or tensor.dtype.startswith("complex"):
         return Recipe("none", f"{tensor.dtype} cannot be drawn")
+    uses = tracer.uses(signature.subgraph, tensor.tensor_index)
+    legal = _legal_integers(tracer, tensor, uses, shape)
+    if legal is not None and legal.kind != "integer":
+        return legal
     if tensor.dtype == "bool":
-        return Recipe("binary", "boolean")
-    if tensor.dtype.startswith(("int", "uint")):
-        return _integer_recipe(graph, subgraph, tensor, uses, words)
-    return _float_recipe(graph, signature, subgraph, tensor, uses, words)
-
-
-def _integer_recipe(
-    graph: Graph, subgraph: Subgraph, tensor: Tensor, uses: list[_Use], words: str
-) -> Recipe:
-    if tensor.scale:
-        low, high = _integer_range(tensor.dtype)
-        return Recipe("integer", "quantized: its whole range", low, high)
-    for use in uses:
-        fixed = _argument(graph, use, tensor)
-        if fixed is not None:
-            return Recipe(
-                "fixed", f"{use.op.name} takes it as an argument: {fixed.tolist()}", values=fixed
-            )
-    bounds = [(b, use.op.name) for use in uses if (b := _index_bound(graph, use)) is not None]
-    if bounds:
-        bound, op = min(bounds)
-        return Recipe("integer", f"int below {bound} (feeds {op})", 0, max(bound - 1, 0))
-    if MASK.search(words) or any(_is_mask_use(graph, use) for use in uses):
-        return Recipe("binary", "mask: 0 or 1")
-    if tensor.dtype in ("uint8", "int8"):
-        low, high = _integer_range(tensor.dtype)
-        return Recipe("integer", "its whole range", low, high)
-    if POSITION.search(words):
-        return Recipe("integer", "position: small and legal", 0, 3)
-    return Recipe("integer", f"int below {TOKENS}", 0, TOKENS - 1)
-
-
-def _float_recipe(
-    graph: Graph,
-    signature: Signature,
-    subgraph: Subgraph,
-    tensor: Tensor,
-    uses: list[_Use],
-    words: str,
-) -> Recipe:
-    if _is_state(signature, subgraph, tensor, words):
+        return Recipe("binary", "boolean: 0 or 1")
+    mask = _mask_recipe(tracer, tensor, uses)
+    if mask is not None and (legal is None or legal.high >= 1):
+        return mask
+    if legal is not None:
+        return _positions(tensor, shape, int(legal.high), legal.why) or legal
+    if _is_state(signature, tensor):
         return Recipe("fixed", "state: zeros", values=np.zeros(1))
-    names = {use.op.name for use in uses}
-    if len(tensor.shape) <= 3 and MASK.search(words) and "ADD" not in names:
-        return Recipe("binary", "mask: 0 or 1")
-    if any(_is_mask_use(graph, use) for use in uses):
-        return Recipe("binary", "mask: 0 or 1")
+    named = _named_recipe(signature, tensor, shape)
+    if named is not None:
+        return named
+    if tensor.dtype.startswith(("int", "uint")):
+        return _integer_recipe(tensor, uses, shape)
+    return _float_recipe(tracer, uses, shape)
+
+
+def _legal_integers(
+    tracer: Tracer, tensor: TensorFacts, uses: list[Use], shape: tuple[int, ...]
+) -> Recipe | None:
+    """The recipe of an input that some operator reads as integers that must be legal.
+
+    Float inputs count where a CAST turns them into such integers.
+    """
+    size = math.prod(shape)
     for use in uses:
-        if use.op.name in POSITIVE or (use.op.name == "DIV" and use.position == 1):
-            return Recipe("uniform", f"positive (feeds {use.op.name})", 0.25, 2.0)
+        fixed = argument_values(use, size)
+        if fixed is not None:
+            why = f"{use.op.name} takes it as an argument: {list(fixed)}"
+            return Recipe("fixed", why[:200], values=np.asarray(fixed))
+        maxima = start_maxima(use, size)
+        if maxima is not None:
+            why = f"starts of {use.op.name}: up to {list(maxima)}"
+            return Recipe("starts", why, values=np.asarray(maxima))
+    ranges = [(r, u) for u in uses if (r := index_range(tracer, u)) is not None]
+    # Where an index is used as it is and shifted (`id < 0 ? id + N : id`), as it is decides.
+    ranges = [(r, u) for r, u in ranges if u.direct] or ranges
+    if not ranges:
+        return None
+    low, high = max(r[0] for r, _ in ranges), min(r[1] for r, _ in ranges)
+    reader = min(ranges, key=lambda pair: pair[0][1])[1].op.name
+    if low > high:
+        low, high = ranges[0][0]
+        high = max(low, high)
+    if low == 0:
+        return Recipe("integer", f"int below {high + 1} (feeds {reader})", low, high)
+    return Recipe("integer", f"int in {low}..{high} (feeds {reader})", low, high)
+
+
+def _mask_recipe(tracer: Tracer, tensor: TensorFacts, uses: list[Use]) -> Recipe | None:
+    if any(_is_mask_use(tracer, use) for use in uses):
+        return Recipe("binary", "mask by its use: 0 or 1")
+    if not _named_mask(tensor):
+        return None
+    if tensor.dtype.startswith("float") and any(_adds_to_scores(tracer, use) for use in uses):
+        return Recipe("additive", f"mask added before SOFTMAX: 0 or {MASKED:g}")
+    if tensor.quantization is not None:
+        return None
+    return Recipe("binary", "mask by its name: 0 or 1")
+
+
+def _is_mask_use(tracer: Tracer, use: Use) -> bool:
+    """A condition, or what becomes `1 − x` or `x − 1` and is multiplied by a huge number."""
+    if not use.direct:
+        return False
+    if use.op.name in ("SELECT", "SELECT_V2", "WHERE", "IF") and use.position == 0:
+        return True
+    if use.op.name not in ("SUB", "ADD", "MUL") or not use.dtype().startswith("float"):
+        return False
+    operand = tracer.other(use)
+    if operand is None or operand.size != 1:
+        return False
+    value = float(operand.flat[0])
+    if use.op.name == "MUL":
+        return value <= -1e3
+    if value != (-1 if use.op.name == "ADD" else 1):
+        return False
+    return any(
+        after.op.name == "MUL"
+        and (factor := tracer.other(after)) is not None
+        and factor.size == 1
+        and abs(float(factor.flat[0])) >= 1e3
+        for after in tracer.after(use)
+    )
+
+
+def _adds_to_scores(tracer: Tracer, use: Use) -> bool:
+    """The input is added to something computed, and a SOFTMAX follows."""
+    if use.op.name != "ADD" or tracer.other(use) is not None:
+        return False
+    following = tracer.after(use)
+    further = [u for f in following[:8] if f.op.name == "ADD" for u in tracer.after(f)]
+    return any(u.op.name == "SOFTMAX" for u in following + further)
+
+
+def _named_recipe(
+    signature: SignatureFacts, tensor: TensorFacts, shape: tuple[int, ...]
+) -> Recipe | None:
+    """Lengths, time steps and positions, which only their name gives away."""
+    words = _words(tensor)
+    whole = tensor.dtype.startswith(("int", "uint")) and tensor.quantization is None
+    if whole and not words.isdisjoint({"length", "lengths", "len", "lens"}):
+        sizes = [d for t in signature.inputs for d in t.shape[1:]]
+        longest = max(sizes, default=UNBOUND)
+        return Recipe("integer", f"length: 1..{longest} (largest input dimension)", 1, longest)
+    if not words.isdisjoint({"timestep", "timesteps"}):
+        return Recipe("integer", f"time step: 1..{LAST_TIMESTEP}", 1, LAST_TIMESTEP)
+    return _positions(tensor, shape, None, "by its name") if whole else None
+
+
+def _positions(
+    tensor: TensorFacts, shape: tuple[int, ...], highest: int | None, why: str
+) -> Recipe | None:
+    """Positions count up: token i of a sequence stands at start + i."""
+    words = _words(tensor)
+    if words.isdisjoint({"pos", "position", "positions", "step", "index", "offset"}):
+        return None
+    length = shape[-1] if shape else 1
+    high = highest if highest is not None else length + 2
+    if length > 1:
+        return Recipe("ramp", f"positions, consecutive in 0..{high} ({why})", 0, high)
+    if highest is not None:
+        return None  # a drawn index is a position already
+    return Recipe("integer", f"position: 0..{high} ({why})", 0, high)
+
+
+def _integer_recipe(tensor: TensorFacts, uses: list[Use], shape: tuple[int, ...]) -> Recipe:
+    info = np.iinfo(NUMPY_DTYPES[tensor.dtype])
+    low, high = int(info.min), int(info.max)
+    quantization = tensor.quantization
+    if quantization is not None and info.bits <= 16:
+        scale = quantization.scale[0]
+        zero = quantization.zero_point[0] if quantization.zero_point else 0
+        why = f"{tensor.dtype} over its whole range"
+        positive = _positive_use(uses)
+        if positive is not None and zero < high:
+            low = max(zero + 1, low)
+            why = f"{tensor.dtype} above its zero point (feeds {positive.op.name})"
+        real = f"real {(low - zero) * scale:.6g} to {(high - zero) * scale:.6g}"
+        return Recipe("integer", f"{why}: {real}", low, high)
+    if any(u.op.name in DIVISIONS and u.position == 1 and u.direct for u in uses):
+        return Recipe("integer", f"int in 1..{UNBOUND} (a divisor)", 1, UNBOUND)
+    if info.bits == 8:
+        return Recipe("integer", f"{tensor.dtype} over its whole range", low, high)
+    if _image_like(shape):
+        return Recipe("integer", "pixels in 0..255", 0, 255)
+    return Recipe("integer", f"int in 0..{UNBOUND} (no bound seen)", 0, UNBOUND)
+
+
+def _float_recipe(tracer: Tracer, uses: list[Use], shape: tuple[int, ...]) -> Recipe:
+    positive = _positive_use(uses)
+    if positive is not None:
+        return Recipe("uniform", f"positive, in [0.25, 2) (feeds {positive.op.name})", 0.25, 2.0)
+    for use in uses:
         if use.op.name in STEPPED:
-            return Recipe("uniform", f"over several steps (feeds {use.op.name})", -8.0, 8.0)
+            return Recipe(
+                "uniform", f"over several steps, in [-8, 8) (feeds {use.op.name})", -8.0, 8.0
+            )
         real = _quantized_range(use)
         if real is not None:
             low, high = real
-            return Recipe("uniform", f"the range of its QUANTIZE: [{low:g}, {high:g}]", low, high)
-    if _image_like(tensor.shape):
-        return _image_recipe(graph, uses)
+            return Recipe("uniform", f"the range of its QUANTIZE: [{low:g}, {high:g})", low, high)
+    if _image_like(shape):
+        return _image_recipe(tracer, uses)
     return Recipe("uniform", "uniform in [-1, 1)")
 
 
-def _image_recipe(graph: Graph, uses: list[_Use]) -> Recipe:
-    """The range of pixels that the normalisation at the model's entry suggests."""
+def _positive_use(uses: list[Use]) -> Use | None:
+    """The operator that would make NaN or infinity of a number that is not positive."""
     for use in uses:
-        if use.op.name not in ("SUB", "ADD", "MUL", "DIV") or len(use.op.inputs) != 2:
-            continue
-        other = use.op.inputs[1 - use.position]
-        values = constant(graph, use.subgraph.tensors[other]) if other >= 0 else None
-        if values is None or not values.size or values.dtype.kind != "f":
-            continue
-        size = float(np.mean(np.abs(values)))
-        if (use.op.name in ("SUB", "ADD") and size > 2) or (
-            (use.op.name == "MUL" and 0 < size < 0.03) or (use.op.name == "DIV" and size > 30)
-        ):
-            return Recipe("uniform", f"pixels in [0, 255) ({use.op.name} by {size:.4g})", 0, 255)
-        if use.op.name == "MUL" and 1.5 <= size <= 2.5:
-            return Recipe("uniform", f"pixels in [0, 1) (MUL by {size:.4g})", 0, 1)
-    return Recipe("uniform", "pixels in [0, 1)", 0, 1)
-
-
-def _image_like(shape: tuple[int, ...]) -> bool:
-    if len(shape) != 4:
-        return False
-    last = shape[3] in (1, 3, 4) and min(shape[1:3]) >= 8
-    first = shape[1] in (1, 3, 4) and min(shape[2:]) >= 8
-    return last or first
-
-
-def _is_state(signature: Signature, subgraph: Subgraph, tensor: Tensor, words: str) -> bool:
-    """A state has a telling name, an output of its shape, and a neighbour that is no state."""
-    if not STATE.search(words):
-        return False
-    outputs = [subgraph.tensors[index] for _, index in signature.outputs]
-    if not any(o.shape == tensor.shape and o.dtype == tensor.dtype for o in outputs):
-        return False
-    return any(
-        not STATE.search(f"{name} {subgraph.tensors[index].name}")
-        for name, index in signature.inputs
-    )
-
-
-def _uses(graph: Graph, subgraph: Subgraph, index: int, depth: int) -> Iterator[_Use]:
-    """Everything that reads a tensor, through data movement and into called subgraphs."""
-    readers = consumers(subgraph)
-    seen: set[int] = set()
-    pending = [(index, depth)]
-    while pending:
-        tensor, left = pending.pop(0)
-        if tensor in seen:
-            continue
-        seen.add(tensor)
-        for number, position in readers.get(tensor, ()):
-            op = subgraph.operators[number]
-            yield _Use(op, position, subgraph)
-            if left <= 0:
-                continue
-            positions = MOVED_POSITIONS.get(op.name, (0,))
-            if op.name in MOVES and (positions is None or position in positions):
-                pending += [(out, left - 1) for out in op.outputs]
-            for called in op.subgraphs:
-                inside = graph.subgraphs[called]
-                if position < len(inside.inputs):
-                    yield from _uses(graph, inside, inside.inputs[position], left // 2)
-
-
-def _index_bound(graph: Graph, use: _Use) -> int | None:
-    """Rows that an index may name; None where the operator takes no index here."""
-    tensors, inputs = use.subgraph.tensors, use.op.inputs
-
-    def shape(position: int) -> tuple[int, ...]:
-        return tensors[inputs[position]].shape if position < len(inputs) else ()
-
-    match use.op.name, use.position:
-        case "EMBEDDING_LOOKUP", 0:
-            table = shape(1)
-            return table[0] if table else None
-        case "GATHER", 1:
-            table = shape(0)
-            return table[use.op.axis] if -len(table) <= use.op.axis < len(table) else None
-        case "GATHER_ND", 1:
-            table, indices = shape(0), shape(1)
-            depth = indices[-1] if indices else 0
-            return min(table[:depth]) if 0 < depth <= len(table) else None
-        case "SCATTER_ND", 0:
-            sizes = constant(graph, tensors[inputs[2]])
-            return int(sizes.min()) if sizes is not None and sizes.size else None
-        case "ONE_HOT", 0:
-            depth_of = constant(graph, tensors[inputs[1]])
-            return int(depth_of.flat[0]) if depth_of is not None and depth_of.size else None
-        case "DYNAMIC_UPDATE_SLICE", 2:
-            room = [a - b for a, b in zip(shape(0), shape(1), strict=False)]
-            return max(min(room), 0) + 1 if room else None
+        base = use.op.name in POSITIVE or (use.op.name == "POW" and use.position == 0)
+        if base or (use.op.name in DIVISIONS and use.position == 1):
+            return use
     return None
 
 
-def _argument(graph: Graph, use: _Use, tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """The legal value of an input that an operator takes as shape, axis, size and the like."""
-    op, position = use.op, use.position
-    tensors = use.subgraph.tensors
-    data = tensors[op.inputs[0]].shape if op.inputs and op.inputs[0] >= 0 else ()
-    out = tensors[op.outputs[0]].shape if op.outputs else ()
-    rank = len(data)
-    value: Any = None
-    match op.name, position:
-        case ("RESHAPE" | "BROADCAST_TO", 1) | ("FILL", 0):
-            value = [max(d, 1) for d in out]
-        case "TILE", 1:
-            value = [max(o // max(d, 1), 1) for o, d in zip(out, data, strict=False)]
-        case "TRANSPOSE", 1:
-            value = list(range(rank))
-        case "PAD" | "PADV2" | "MIRROR_PAD", 1:
-            value = np.zeros((rank, 2))
-        case ("SLICE" | "STRIDED_SLICE", 1):
-            value = [0] * rank
-        case "SLICE", 2:
-            value = [max(d, 1) for d in out] if len(out) == rank else list(data)
-        case "STRIDED_SLICE", 2:
-            value = list(data)
-        case "STRIDED_SLICE", 3:
-            value = [1] * rank
-        case "RESIZE_BILINEAR" | "RESIZE_NEAREST_NEIGHBOR", 1:
-            value = list(out[1:3])
-        case "TOPK_V2", 1:
-            value = out[-1] if out else 1
-        case "RANGE", 0:
-            value = 0
-        case "RANGE", 1:
-            value = out[0] if out and out[0] > 0 else 4
-        case "RANGE", 2:
-            value = 1
-        case ("SPLIT", 0) | (
-            "EXPAND_DIMS" | "ARG_MAX" | "ARG_MIN" | "CUMSUM" | "REVERSE_V2" | "SUM" | "MEAN"
-            | "REDUCE_MAX" | "REDUCE_MIN" | "REDUCE_PROD" | "REDUCE_ANY" | "REDUCE_ALL",
-            1,
-        ):  # fmt: skip
-            value = list(range(max(int(np.prod(tensor.shape, dtype=np.int64)), 1)))
-    if value is None:
-        return None
-    array = np.asarray(value).reshape(-1)
-    size = int(np.prod(tensor.shape, dtype=np.int64))
-    return array[:size] if size and array.size >= size else None
+def _image_recipe(tracer: Tracer, uses: list[Use]) -> Recipe:
+    """The range of pixels that the normalisation at the model's entry suggests."""
+    if not any(use.op.name in _IMAGE_READERS for use in uses):
+        return Recipe("uniform", "uniform in [-1, 1)")
+    for use in uses:
+        if use.op.name not in ("SUB", "ADD", "MUL", "DIV"):
+            continue
+        values = tracer.other(use)
+        if values is None or not values.size or values.dtype.kind != "f":
+            continue
+        size = float(np.mean(np.abs(values.astype(np.float64))))
+        of_bytes = {"SUB": size > 2, "ADD": size > 2, "MUL": size < 0.03, "DIV": size > 30}
+        if of_bytes[use.op.name] and size > 0:
+            return Recipe("uniform", f"pixels in [0, 255) ({use.op.name} by {size:.4g})", 0, 255)
+        return Recipe("uniform", f"pixels in [0, 1) ({use.op.name} by {size:.4g})", 0, 1)
+    return Recipe("uniform", "pixels in [0, 1)", 0, 1)
 
 
-def _is_mask_use(graph: Graph, use: _Use) -> bool:
-    """A condition, or what becomes `1 − x` or is multiplied by a very negative number."""
-    if use.op.name in ("SELECT", "SELECT_V2") and use.position == 0:
-        return True
-    if use.op.name not in ("SUB", "MUL") or len(use.op.inputs) != 2:
+_IMAGE_READERS = frozenset(
+    {
+        "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "RESIZE_BILINEAR",
+        "RESIZE_NEAREST_NEIGHBOR", "AVERAGE_POOL_2D", "MAX_POOL_2D", "SUB", "ADD", "MUL", "DIV",
+    }
+)  # fmt: skip
+
+
+def _image_like(shape: tuple[int, ...]) -> bool:
+    """Four dimensions, of which the last or the second is 1, 3 or 4 and the others at least 8."""
+    if len(shape) != 4:
         return False
-    other = use.op.inputs[1 - use.position]
-    values = constant(graph, use.subgraph.tensors[other]) if other >= 0 else None
-    if values is None or values.size != 1 or values.dtype.kind != "f":
-        return False
-    if use.op.name == "SUB":
-        return use.position == 1 and float(values.flat[0]) == 1.0 and _then_large(graph, use)
-    return float(values.flat[0]) <= -1e3
+    last = shape[3] in (1, 3, 4) and min(shape[1:3]) >= 8
+    second = shape[1] in (1, 3, 4) and min(shape[2:]) >= 8
+    return last or second
 
 
-def _then_large(graph: Graph, use: _Use) -> bool:
-    """The result of `1 − x` is multiplied by a very negative number."""
-    return any(
-        after.op.name == "MUL" and _is_mask_use(graph, after)
-        for out in use.op.outputs
-        for after in _uses(graph, use.subgraph, out, 2)
-    )
-
-
-def _quantized_range(use: _Use) -> tuple[float, float] | None:
+def _quantized_range(use: Use) -> tuple[float, float] | None:
     """Real numbers that a QUANTIZE at the entry can represent."""
     if use.op.name != "QUANTIZE" or use.position != 0 or not use.op.outputs:
         return None
     tensor = use.subgraph.tensors[use.op.outputs[0]]
     if len(tensor.scale) != 1 or tensor.dtype not in ("uint8", "int8", "int16"):
         return None
-    low, high = _integer_range(tensor.dtype)
+    info = np.iinfo(tensor.dtype)
     zero = tensor.zero_point[0] if tensor.zero_point else 0
     scale = tensor.scale[0]
-    return ((low - zero) * scale, (high - zero) * scale) if scale > 0 else None
+    return ((info.min - zero) * scale, (info.max - zero) * scale) if scale > 0 else None
 
 
-def _integer_range(dtype: str) -> tuple[int, int]:
-    bits = {"int4": 4, "int2": 2}.get(dtype)
-    if bits:
-        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+
+
+def _words(tensor: TensorFacts) -> set[str]:
+    """Lower-case words of the input's name and its tensor's own, without path and output number."""
+    names = (name.rsplit("/", 1)[-1] for name in (tensor.name, tensor.tensor_name))
+    own = " ".join(re.sub(r":\d+$", "", name) for name in names)
+    return {word.lower() for word in _WORD.findall(own)}
+
+
+def _named_mask(tensor: TensorFacts) -> bool:
+    words = _words(tensor)
+    if not words & {"embedding", "embeddings", "feature", "features", "token", "tokens", "logits"}:
+        return any(word.endswith(("mask", "masks")) for word in words) or "padding" in words
+    return False
+
+
+def _named_state(tensor: TensorFacts) -> bool:
+    words = _words(tensor)
+    if {"hidden", "states"} <= words and not words & {"cache", "past", "state"}:
+        return False  # what a transformer calls its activations
+    if words & {"state", "states", "cache", "hidden", "kv", "past", "carry", "mems"}:
+        return True
+    return bool(words & {"h", "c"} and words & {"0", "1", "in", "prev"})
+
+
+def _is_state(signature: SignatureFacts, tensor: TensorFacts) -> bool:
+    """A state has a telling name, an output of its shape, and a neighbour that carries data."""
+    if not _named_state(tensor):
+        return False
+    if not any(o.shape == tensor.shape and o.dtype == tensor.dtype for o in signature.outputs):
+        return False
+    return any(not _named_state(t) and not _named_mask(t) for t in signature.inputs)
