@@ -14,20 +14,16 @@ from sweep.bench import Bench
 from sweep.catalog import CatalogEntry
 from sweep.errors import EnvironmentProblem, RecordError, StoreError, SweepError
 from sweep.measure import Desktop, measure_model, record_config, run_desktop
+from sweep.packed import PackedRecords
 from sweep.prepare import Prepared, Unprepared, prepare
-from sweep.record import Record
+from sweep.record import NOT_FETCHED, Record
 from sweep.sources import FetchOptions, ModelCache
 from sweep.store import leg_of, read_record, record_path, write_record
 
 log = logging.getLogger(__name__)
 
-NOT_MEASURED = frozenset(
-    {"fetch_failed", "checksum_mismatch", "init_failed", "backend_unavailable"}
-)
+NOT_MEASURED = NOT_FETCHED | {"init_failed", "backend_unavailable"}
 """Failure classes that say something of the sweep, not of the model."""
-
-NOT_FETCHED = frozenset({"fetch_failed", "checksum_mismatch"})
-"""Those that another try may well not meet."""
 
 AHEAD = 2
 """Models that may be ready and wait for a browser: their inputs and references take memory."""
@@ -51,7 +47,7 @@ class Event:
 class SweepOutcome:
     """What a sweep gave, in catalog order."""
 
-    records: list[Record] = field(default_factory=list)
+    records: PackedRecords = field(default_factory=PackedRecords)
     paths: list[Path] = field(default_factory=list)
     skipped: int = 0
     stopped: bool = False
@@ -104,7 +100,8 @@ async def sweep_models(
     """
     stop = stop or asyncio.Event()
     first = benches[0]
-    found: dict[int, tuple[Record, Path | None]] = {}
+    packed = PackedRecords()
+    found: dict[int, tuple[int, Path | None]] = {}
     outcome = SweepOutcome()
     waiting: asyncio.Queue[_Ready | None] = asyncio.Queue(maxsize=AHEAD)
     unwritten: dict[int, Record] = {}
@@ -120,6 +117,10 @@ async def sweep_models(
         _log(kind, model_id, record, problem)
         on_event(Event(kind, model_id, index, len(entries), record, path, problem))
 
+    def keep(record: Record) -> int:
+        packed.append(record)
+        return len(packed) - 1
+
     def fail(index: int, problem: str) -> None:
         outcome.failed[entries[index].model_id] = problem
         tell("failed", index, problem=problem)
@@ -127,18 +128,18 @@ async def sweep_models(
     def write(index: int, record: Record) -> None:
         # A disk that was full may have room again.
         unwritten[index] = record
+        found[index] = keep(record), None
         for each in sorted(unwritten):
             try:
                 path = _write(out, unwritten[each])
             except StoreError as error:
                 if each == index:
                     fail(index, str(error))
-                found[each] = unwritten[each], None
             else:
-                record = unwritten.pop(each)
-                found[each] = record, path
-                outcome.failed.pop(record.model_id, None)
-                tell("done", each, record, path)
+                done = unwritten.pop(each)
+                found[each] = found[each][0], path
+                outcome.failed.pop(done.model_id, None)
+                tell("done", each, done, path)
 
     async def make_ready(index: int, entry: CatalogEntry) -> _Ready:
         async with first.gate.working():
@@ -153,7 +154,7 @@ async def sweep_models(
             try:
                 there = _existing(first, entry, date, out) if skip_existing and out else None
                 if there is not None:
-                    found[index] = there
+                    found[index] = keep(there[0]), there[1]
                     outcome.skipped += 1
                     tell("skipped", index, *there)
                     continue
@@ -197,14 +198,14 @@ async def sweep_models(
     finally:
         for index, record in sorted(unwritten.items()):
             path, problem = _last_resort(out, rescue, record)
-            found[index] = record, path
+            found[index] = found[index][0], path
             if problem is None:
                 outcome.failed.pop(record.model_id, None)
             else:
                 outcome.failed[record.model_id] = problem
     for index in sorted(found):
-        record, path = found[index]
-        outcome.records.append(record)
+        place, path = found[index]
+        outcome.records.append(packed[place])
         if path:
             outcome.paths.append(path)
     outcome.stopped = any(

@@ -28,6 +28,9 @@ STATUSES: tuple[Status, ...] = (
     "unavailable", "load_failed", "run_failed", "output_mismatch", "fallback", "unverified", "pass",
 )  # fmt: skip
 
+NOT_FETCHED = frozenset({"fetch_failed", "checksum_mismatch"})
+"""Failure classes of a model that could not be had: they say nothing of the model or the core."""
+
 Cause = Literal[
     "gpu_validation_error", "reference_invalid", "zero_output", "nan_gpu_only", "nan_both",
     "unstable_across_runs", "scale_error", "permuted_output", "quantization_noise", "precision",

@@ -15,7 +15,7 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
 """Of files that become records, reports or notes when they are whole."""
 
 DEFAULT_LEG = "default"
+REPORTS_DIR = "reports"
+"""Directory of a store that holds the reports of its releases, and no records."""
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+-]{0,99}")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LEG = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
@@ -260,13 +262,19 @@ def list_sweeps(root: Path) -> tuple[Sweep, ...]:
     return tuple(sorted(found, key=lambda s: (version_key(s.core_version), s.date, s.leg)))
 
 
-def iter_records(root: Path) -> Iterator[StoredRecord | BadFile]:
+def iter_records(
+    root: Path, core_versions: Collection[str] | None = None
+) -> Iterator[StoredRecord | BadFile]:
     """Every record of the store in the order of `list_sweeps`; what is no record as BadFile.
+
+    `core_versions`: only those of these core versions.
 
     A record whose content contradicts its place (core version, date, model id) is a BadFile: a
     view that believed the path would show a number beside the wrong environment.
     """
     for sweep in list_sweeps(root):
+        if core_versions is not None and sweep.core_version not in core_versions:
+            continue
         for model_id in sweep.model_ids:
             path = sweep.path / f"{model_id}.json"
             try:

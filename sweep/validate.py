@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.config import Frozen
 from sweep.errors import RecordError
-from sweep.store import read_record
+from sweep.store import REPORTS_DIR, read_record
 
 
 class FileCheck(Frozen):
@@ -29,18 +29,22 @@ def validate_paths(paths: Sequence[Path]) -> tuple[FileCheck, ...]:
 
 
 def record_files(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The files themselves, and every `*.json` below directories (hidden ones aside), in order."""
+    """The files themselves, and every `*.json` below directories, in order.
+
+    Hidden files aside, and the release reports that a store holds beside its records.
+    """
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            files += [p for p in sorted(path.rglob("*.json")) if not _hidden(p.relative_to(path))]
+            files += [p for p in sorted(path.rglob("*.json")) if _may_be_record(path, p)]
         else:
             files.append(path)
     return tuple(dict.fromkeys(files))
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _may_be_record(directory: Path, file: Path) -> bool:
+    parts = file.relative_to(directory).parts
+    return parts[0] != REPORTS_DIR and not any(part.startswith(".") for part in parts)
 
 
 def _check(path: Path, *, named: bool) -> FileCheck:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from pydantic import ValidationError
 
 from sweep.catalog import Catalog, CatalogEntry
@@ -12,6 +13,7 @@ from sweep.config import DEFAULT_BACKENDS, SweepConfig, Timeouts
 from sweep.errors import UsageError
 from sweep.profiles import find_leg
 from sweep.record import STATUSES
+from sweep.shard import parse_shard, take_shard
 
 
 def make_config(
@@ -62,6 +64,19 @@ def select_entries(catalog: Catalog, only: str | None) -> tuple[CatalogEntry, ..
             f"{catalog.path} has no model {', '.join(missing)}. It has: {', '.join(sorted(known))}."
         )
     return tuple(entry for entry in catalog.entries if entry.model_id in wanted)
+
+
+def select_shard(entries: Sequence[CatalogEntry], shard: str | None) -> tuple[CatalogEntry, ...]:
+    """The entries of `--shard K/N`; ends the command with 0 where that is none of them.
+
+    Raises:
+        UsageError: not K/N.
+    """
+    chosen = take_shard(entries, parse_shard(shard) if shard is not None else None)
+    if not chosen:
+        typer.echo(f"Shard {shard} has none of these {len(entries)} models: nothing to do.")
+        raise typer.Exit
+    return chosen
 
 
 def parse_fail_on(text: str | None) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "validate": "sweep.cli.validate:validate_command",
     "releases": "sweep.cli.releases:releases_command",
     "release-sweep": "sweep.cli.release_sweep:release_sweep_command",
+    "merge": "sweep.cli.merge:merge_command",
     "diff": "sweep.cli.diff:diff_command",
     "report": "sweep.cli.report:report_command",
     "card": "sweep.cli.card:card_command",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from rich.console import Console
 def release_sweep_command(
     catalog: Annotated[Path | None, typer.Argument(help="Catalog to sweep.")] = None,
     versions: Annotated[
-        str | None, typer.Option(help="Comma-separated versions of @litertjs/core.")
+        str | None, typer.Option(help="Comma-separated versions or dist-tags of @litertjs/core.")
     ] = None,
     since: Annotated[str | None, typer.Option(help="This version and all later ones.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every published version.")] = False,
@@ -27,6 +26,9 @@ def release_sweep_command(
     date: Annotated[str | None, typer.Option(help="Date of the sweep, YYYY-MM-DD.")] = None,
     machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
     only: Annotated[str | None, typer.Option(help="Comma-separated model ids.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="K/N", help="Only shard K of N of the models; see merge.")
+    ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs, at least.")] = 10,
     rounds: Annotated[
         int, typer.Option(min=0, help="Rounds of the second look at changes for the worse.")
@@ -37,50 +39,62 @@ def release_sweep_command(
         typer.Option(help="Command that gets the JSON report on stdin when something changed."),
     ] = None,
     fail_on: Annotated[
-        str | None, typer.Option(help="`regression`: exit 4 on a confirmed one.")
+        str | None,
+        typer.Option(
+            help="Comma-separated: `regression`, `slower`. Exit 4 when one stood up to a second "
+            "look."
+        ),
     ] = None,
 ) -> None:
     """Sweep every release that the store lacks, oldest first; compare each with the one before.
 
-    Run it as often as you like: it does nothing until there is something new.
+    Without --versions, --since or --all: the newest release and the one before it. Run it as often
+    as you like: it does nothing until there is something new.
     """
     from sweep.browser import find_browser
     from sweep.catalog import load_catalog
-    from sweep.cli.checks import make_config, select_entries
+    from sweep.cli.checks import make_config, select_entries, select_shard
     from sweep.cli.progress import sweep_progress
     from sweep.cli.sweeping import FAIL_ON, INTERRUPTED, NOT_ALL_MEASURED, today
     from sweep.env import default_machine_label
-    from sweep.errors import UsageError
-    from sweep.orchestrate import not_measured
     from sweep.paths import resource_dir
     from sweep.profiles import load_profile
-    from sweep.releases.release_sweep import ReleaseSweepOutcome, ReleaseSweepPlan, sweep_releases
-    from sweep.releases.report import headline
-    from sweep.releases.watch import select_versions
-    from sweep.runtime import published_versions
+    from sweep.releases.release_report import report_headline
+    from sweep.releases.release_sweep import (
+        ReleaseSweepOutcome,
+        ReleaseSweepPlan,
+        WrittenReport,
+        sweep_releases,
+        was_not_measured,
+    )
+    from sweep.secrets import redact
     from sweep.store import sweep_lock
 
-    if fail_on not in (None, "regression"):
-        raise UsageError("--fail-on takes `regression` here.")
+    failing = _failing(fail_on)
+    if sum((versions is not None, since is not None, every)) > 1:
+        raise typer.BadParameter("choose one of --versions, --since and --all")
     path = catalog or resource_dir("configs") / "catalogs" / "starter.toml"
     loaded = load_catalog(path)
-    loaded = loaded.model_copy(update={"entries": select_entries(loaded, only)})
+    entries = select_shard(select_entries(loaded, only), shard)
+    loaded = loaded.model_copy(update={"entries": entries})
     legs = load_profile(profile).legs
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    hooks: list[bool] = []
+
+    def reported(written: WrittenReport) -> None:
+        report = written.report
+        console.print(f"{report.old} → {report.new}: {report_headline(report)}")
+        for found in report.confirmations:
+            console.print(
+                f"  {found.model_id} on {found.backend} [{found.leg}]: "
+                f"{found.verdict.replace('_', ' ')}: {found.sentence}"
+            )
+        console.print(f"  {written.as_markdown}")
+        if on_change and not report.diff.empty:
+            hooks.append(_notify(on_change, written.as_json))
 
     async def work() -> ReleaseSweepOutcome:
-        published = await published_versions()
-        named = [v.strip() for v in versions.split(",")] if versions else None
-        chosen = select_versions(
-            published, named=named, since=since, every=every, prereleases=prereleases
-        )
-        unknown = set(named or ()) - set(chosen)
-        if unknown or not chosen:
-            known = ", ".join(release.version for release in published)
-            raise UsageError(
-                f"Not published: {', '.join(sorted(unknown)) or 'anything so chosen'}. "
-                f"Published versions of @litertjs/core: {known}."
-            )
+        chosen = await _choose(versions, since, every, prereleases)
         plan = ReleaseSweepPlan(
             catalog=loaded,
             versions=chosen,
@@ -91,42 +105,73 @@ def release_sweep_command(
             browser=await find_browser(browser, install=False),
             machine_label=machine_label or default_machine_label(),
             rounds=rounds,
+            prereleases=prereleases,
         )
-        with (
-            sweep_lock(out),
-            sweep_progress(Console(stderr=True), len(loaded.entries)) as on_event,
-        ):
+        with sweep_lock(out), sweep_progress(Console(stderr=True), len(entries)) as on_event:
             return await sweep_releases(
-                plan, on_event, lambda line: console.print(line, style="dim")
+                plan, on_event, lambda line: console.print(line, style="dim"), reported
             )
 
     outcome = asyncio.run(work())
-    if not outcome.measured and not outcome.reports:
+    for what, problem in outcome.failed.items():
+        console.print(f"{what}: {redact(problem)}", style="red")
+    if not (outcome.measured or outcome.reports or outcome.failed or outcome.stopped):
         console.print("Nothing new: every chosen release is swept and compared.")
-    for report, _, markdown in outcome.reports:
-        console.print(f"{report.old} → {report.new}: {headline(report.diff)}")
-        for found in report.confirmations:
-            console.print(
-                f"  {found.model_id} on {found.backend} [{found.leg}]: "
-                f"{found.verdict.replace('_', ' ')}: {found.sentence}",
-                markup=False,
-            )
-        console.print(f"  {markdown}")
-    if on_change:
-        for report, as_json, _ in outcome.reports:
-            if not report.diff.empty:
-                _notify(on_change, as_json)
-    if fail_on and any(report.confirmed for report, _, _ in outcome.reports):
+    if any(failing & written.report.called for written in outcome.reports):
         raise typer.Exit(FAIL_ON)
     if outcome.stopped:
+        console.print("Stopped as asked. Run again to go on.")
         raise typer.Exit(INTERRUPTED)
-    if any(not_measured(record) for record in outcome.measured):
+    if outcome.failed or not all(hooks) or any(map(was_not_measured, outcome.measured)):
         raise typer.Exit(NOT_ALL_MEASURED)
 
 
-def _notify(command: str, report: Path) -> None:
-    """Runs the user's own command line in their shell, the report on its stdin."""
+async def _choose(
+    versions: str | None, since: str | None, every: bool, prereleases: bool
+) -> tuple[str, ...]:
+    """The versions to sweep. Exact versions need no registry where they are cached."""
+    from sweep.errors import EnvironmentProblem, UsageError
+    from sweep.npm import SEMVER
+    from sweep.paths import cache_dir
+    from sweep.releases.watch import select_versions
+    from sweep.runtime import Release, cached_versions, published_versions
+
+    named = [v.strip() for v in versions.split(",") if v.strip()] if versions is not None else None
+    if since is not None and not SEMVER.fullmatch(since):
+        raise UsageError(f"--since {since!r} is not a version: write one like 2.5.2.")
+    try:
+        published = await published_versions()
+    except EnvironmentProblem:
+        published = [Release(version=v, date=None) for v in cached_versions(cache_dir())]
+        if not named or not set(named) <= {release.version for release in published}:
+            raise
+    known = {name for release in published for name in (release.version, *release.tags)}
+    unknown = [name for name in named or () if name not in known]
+    chosen = select_versions(
+        published, named=named, since=since, every=every, prereleases=prereleases
+    )
+    if unknown or not chosen:
+        raise UsageError(
+            f"Not published: {', '.join(unknown) or 'anything so chosen'}. Published versions of "
+            f"@litertjs/core: {', '.join(release.version for release in published)}."
+        )
+    return chosen
+
+
+def _failing(fail_on: str | None) -> frozenset[str]:
+    from sweep.errors import UsageError
+
+    words = frozenset(word.strip() for word in (fail_on or "").split(",") if word.strip())
+    wrong = sorted(words - {"regression", "slower"})
+    if wrong:
+        raise UsageError(f"--fail-on: {', '.join(wrong)}: it takes `regression` and `slower` here.")
+    return words
+
+
+def _notify(command: str, report: Path) -> bool:
+    """Runs the user's own command in their shell, the report on its stdin; False: it failed."""
     with report.open("rb") as stdin:
         done = subprocess.run(command, shell=True, stdin=stdin, check=False)  # noqa: S602  # it is the user's command
     if done.returncode:
-        print(f"--on-change ended with {done.returncode}: {command}", file=sys.stderr)
+        typer.echo(f"--on-change ended with {done.returncode}: {command}", err=True)
+    return done.returncode == 0

@@ -19,6 +19,9 @@ def run_command(
         list[str] | None, typer.Option(help="Backend to run; may be given several times.")
     ] = None,
     only: Annotated[str | None, typer.Option(help="Comma-separated model ids.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="K/N", help="Only shard K of N of the models; see merge.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where records go.")] = Path("data/sweep"),
     date: Annotated[str | None, typer.Option(help="Date of the sweep, YYYY-MM-DD.")] = None,
     machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
@@ -62,7 +65,7 @@ def run_command(
 ) -> None:
     """Sweep a catalog on both backends and write one record per model."""
     from sweep.catalog import load_catalog
-    from sweep.cli.checks import make_config, parse_fail_on, select_entries
+    from sweep.cli.checks import make_config, parse_fail_on, select_entries, select_shard
     from sweep.cli.progress import sweep_progress
     from sweep.cli.sweeping import (
         describe_environments,
@@ -77,7 +80,7 @@ def run_command(
 
     path = catalog or resource_dir("configs") / "catalogs" / "starter.toml"
     loaded = load_catalog(path)
-    entries = select_entries(loaded, only)
+    entries = select_shard(select_entries(loaded, only), shard)
     config = make_config(
         core=core,
         backends=backend,

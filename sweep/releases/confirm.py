@@ -6,30 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from sweep.config import Backend, Frozen
-from sweep.record import Record, Result, Status
-from sweep.releases.diff import SweepDiff
+from sweep.record import NOT_FETCHED, Record, Result, Status
+from sweep.releases.diff import RANK, SweepDiff, diff_sweeps
 from sweep.releases.statistics import LatencyChange, compare_latency
 
-Verdict = Literal["confirmed", "not_confirmed", "flaky"]
+Kind = Literal["status", "latency"]
+
+LookVerdict = Literal[
+    "confirmed",  # worse in every round
+    "not_confirmed",  # not worse when measured in turn
+    "flaky",  # worse in some rounds, or by outcomes that change from round to round
+    "not_measured",  # a round gave nothing to judge by
+]
 
 Measure = Callable[[str, str], Awaitable[Record]]
 """(core version, model id) → a new record, from fresh pages, that is not stored."""
-
-
-class Confirmation(Frozen):
-    """What the second look at one candidate gave."""
-
-    model_id: str
-    backend: Backend
-    leg: str
-    kind: Literal["status", "latency"]
-    verdict: Verdict
-    old_statuses: tuple[Status | None, ...]
-    new_statuses: tuple[Status | None, ...]
-    """Per round; old and new were measured in turn."""
-    latency: LatencyChange | None = None
-    """Of the samples of all rounds together; None for a change of status."""
-    sentence: str
 
 
 class Candidate(Frozen):
@@ -38,7 +29,28 @@ class Candidate(Frozen):
     model_id: str
     backend: Backend
     leg: str
-    kind: Literal["status", "latency"]
+    kind: Kind
+
+
+class Confirmation(Frozen):
+    """What the second look at one candidate gave."""
+
+    model_id: str
+    backend: Backend
+    leg: str
+    kind: Kind
+    verdict: LookVerdict
+    old_statuses: tuple[Status | None, ...]
+    new_statuses: tuple[Status | None, ...]
+    """Per round; old and new were measured in turn."""
+    latency: LatencyChange | None = None
+    """Of the samples of all rounds together; None for a change of status."""
+    sentence: str
+
+    @property
+    def candidate(self) -> Candidate:
+        """What was looked at."""
+        return Candidate(model_id=self.model_id, backend=self.backend, leg=self.leg, kind=self.kind)
 
 
 def candidates(diff: SweepDiff) -> tuple[Candidate, ...]:
@@ -66,48 +78,40 @@ async def confirm(
 ) -> tuple[Confirmation, ...]:
     """Measures every candidate's model `rounds` times on both releases, interleaved.
 
-    Interleaving makes a machine that grows slower hit both releases alike.
+    Old, new, new, old, …: a machine that grows slower hits both releases alike.
     """
     models = dict.fromkeys(candidate.model_id for candidate in found)
     old: dict[str, list[Record]] = {model: [] for model in models}
     new: dict[str, list[Record]] = {model: [] for model in models}
     for model in models:
-        for _ in range(rounds):
-            old[model].append(await measure(old_version, model))
-            new[model].append(await measure(new_version, model))
+        for number in range(rounds):
+            turn = [(old, old_version), (new, new_version)]
+            for side, version in turn if number % 2 == 0 else reversed(turn):
+                side[model].append(await measure(version, model))
     return tuple(
         judge(candidate, old[candidate.model_id], new[candidate.model_id]) for candidate in found
     )
 
 
 def judge(candidate: Candidate, old: Sequence[Record], new: Sequence[Record]) -> Confirmation:
-    """The verdict on one candidate from its repeated measurements (pure)."""
+    """The verdict on one candidate from its repeated measurements, one record a round (pure)."""
     before = [_result(record, candidate.backend) for record in old]
     after = [_result(record, candidate.backend) for record in new]
     old_statuses = tuple(result.status if result else None for result in before)
     new_statuses = tuple(result.status if result else None for result in after)
-    latency = None
+    latency: LatencyChange | None = None
+    verdict: LookVerdict
     if candidate.kind == "latency":
-        latency = compare_latency(
-            [s for r in before if r and r.latency for s in r.latency.samples_ms],
-            [s for r in after if r and r.latency for s in r.latency.samples_ms],
-        )
-        verdict: Verdict = "confirmed" if latency.verdict == "slower" else "not_confirmed"
-        sentence = latency.reason
-    elif len(set(old_statuses)) > 1 or len(set(new_statuses)) > 1:
-        verdict = "flaky"
-        sentence = f"not the same in every round: {_listed(old_statuses, new_statuses)}"
-    elif old_statuses[0] == new_statuses[0]:
-        verdict = "not_confirmed"
-        sentence = f"both releases gave {old_statuses[0]} when measured in turn"
+        latency = compare_latency(_samples(before), _samples(after))
+        verdict, sentence = _judge_latency(latency, before, after)
+    elif any(_unmeasured(result) for result in (*before, *after)):
+        verdict = "not_measured"
+        sentence = f"not measured in every round: {_listed(old_statuses, new_statuses)}"
     else:
-        verdict = "confirmed"
-        sentence = f"seen again in every round: {_listed(old_statuses, new_statuses)}"
+        worse = [_is_worse(a, b, candidate.backend) for a, b in zip(old, new, strict=True)]
+        verdict, sentence = _judge_statuses(worse, old_statuses, new_statuses)
     return Confirmation(
-        model_id=candidate.model_id,
-        backend=candidate.backend,
-        leg=candidate.leg,
-        kind=candidate.kind,
+        **candidate.model_dump(),
         verdict=verdict,
         old_statuses=old_statuses,
         new_statuses=new_statuses,
@@ -116,8 +120,62 @@ def judge(candidate: Candidate, old: Sequence[Record], new: Sequence[Record]) ->
     )
 
 
+def _judge_statuses(
+    worse: Sequence[bool], old: Sequence[Status | None], new: Sequence[Status | None]
+) -> tuple[LookVerdict, str]:
+    listed = _listed(old, new)
+    best_new = max(RANK[status] for status in new if status)
+    worst_old = min(RANK[status] for status in old if status)
+    if all(worse) and best_new < worst_old:
+        return "confirmed", f"worse in every round: {listed}"
+    if not any(worse) and len(set(old)) == len(set(new)) == 1:
+        return "not_confirmed", f"not worse when measured in turn: {listed}"
+    return "flaky", f"not the same in every round: {listed}"
+
+
+def _judge_latency(
+    pooled: LatencyChange, before: Sequence[Result | None], after: Sequence[Result | None]
+) -> tuple[LookVerdict, str]:
+    """Slower over all samples, and in each round: rounds have pages and moods of their own."""
+    if pooled.verdict == "not_comparable":
+        return "not_measured", pooled.reason
+    if pooled.verdict != "slower":
+        return "not_confirmed", pooled.reason
+    rounds = [
+        a is not None
+        and b is not None
+        and a.latency_p50_ms is not None
+        and b.latency_p50_ms is not None
+        and b.latency_p50_ms > a.latency_p50_ms
+        for a, b in zip(before, after, strict=True)
+    ]
+    if all(rounds):
+        return "confirmed", pooled.reason
+    return "flaky", f"slower in {sum(rounds)} of {len(rounds)} rounds only; {pooled.reason}"
+
+
+def _is_worse(old: Record, new: Record, backend: Backend) -> bool:
+    """By the rules of the diff, so that a second look calls worse what the first did."""
+    return any(
+        change.kind == "regression" and change.backend == backend
+        for change in diff_sweeps([old], [new]).statuses
+    )
+
+
 def _result(record: Record, backend: Backend) -> Result | None:
     return next((r for r in record.results if r.backend == backend), None)
+
+
+def _unmeasured(result: Result | None) -> bool:
+    return (
+        result is None
+        or result.status in (None, "unavailable")
+        or result.failure_class in NOT_FETCHED
+    )
+
+
+def _samples(results: Sequence[Result | None]) -> list[float]:
+    return [s for r in results if r and r.runs and r.latency for s in r.latency.samples_ms]
 
 
 def _listed(old: Sequence[Status | None], new: Sequence[Status | None]) -> str:

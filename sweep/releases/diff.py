@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 from sweep.config import Backend, Frozen
-from sweep.record import STATUSES, Record, Result, Status
+from sweep.record import NOT_FETCHED, STATUSES, Record, Result, Status
 from sweep.releases.outcomes import Outcome, Sibling, compare_siblings, varying_outcomes
 from sweep.releases.sides import environment_differences, pair_records
 from sweep.releases.statistics import LatencyChange, compare_latency
@@ -31,8 +31,6 @@ ChangeKind = Literal[
 
 RANK: dict[Status, int] = {status: rank for rank, status in enumerate(STATUSES)}
 GRADES: tuple[Grade, ...] = ("exact", "rounding", "precision", "divergent", "broken")
-NOT_MEASURED = frozenset({"fetch_failed", "checksum_mismatch"})
-"""Failure classes of the sweep, not of the model or the core."""
 OTHER_MODEL, OTHER_INPUTS = "the model file", "the inputs"
 SNR_STEP_DB = 6.0
 """Smallest change of the signal-to-noise ratio that is listed: the error doubled or halved."""
@@ -226,7 +224,7 @@ def _kind(old: Result, new: Result, *, other_model: bool, other_values: bool) ->
     if old.status == new.status:
         both = old.failure_class and new.failure_class
         return "failure_class" if both and old.failure_class != new.failure_class else None
-    if any(r.status == "unavailable" or r.failure_class in NOT_MEASURED for r in (old, new)):
+    if any(r.status == "unavailable" or r.failure_class in NOT_FETCHED for r in (old, new)):
         return "unavailable"
     if old.status is None or new.status is None or other_model:
         return "unclear"

@@ -47,7 +47,7 @@ def diff_sections(diff: SweepDiff) -> tuple[Section, ...]:
     sections.append(_latency_section(diff.latency))
     sections.append(_delegation_section(diff.delegation))
     sections.append(_numeric_section(diff.numerics))
-    sections.append(_sibling_section(diff.siblings))
+    sections.append(sibling_section(diff.siblings))
     sections += [
         _status_section(kind, diff.statuses)
         for kind in TITLES
@@ -79,13 +79,22 @@ def render_markdown(diff: SweepDiff) -> str:
     """The report as a markdown page, ending in a newline."""
     lines = [f"# {inline(diff.old_label)} → {inline(diff.new_label)}", "", headline(diff), ""]
     for section in diff_sections(diff):
-        lines += [f"## {section.title} ({len(section.rows)})", ""]
-        lines += [section.note, ""] if section.note else []
-        lines += [f"| {' | '.join(section.columns)} |", "|" + "---|" * len(section.columns)]
-        lines += [f"| {' | '.join(inline(c) or '-' for c in row)} |" for row in section.rows]
-        lines.append("")
-    lines += [f"{line}\n" for line in _closing(diff)]
+        lines += section_markdown(section)
+    lines += [f"{line}\n" for line in closing_lines(diff)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def section_markdown(section: Section) -> list[str]:
+    """Heading and table of a section, ending in an empty line."""
+    return [
+        f"## {section.title} ({len(section.rows)})",
+        "",
+        *([section.note, ""] if section.note else []),
+        f"| {' | '.join(section.columns)} |",
+        "|" + "---|" * len(section.columns),
+        *(f"| {' | '.join(inline(cell) or '-' for cell in row)} |" for row in section.rows),
+        "",
+    ]
 
 
 def render_terminal(diff: SweepDiff) -> RenderableType:
@@ -103,7 +112,7 @@ def render_terminal(diff: SweepDiff) -> RenderableType:
         parts += [Text(), Text(f"{section.title} ({len(section.rows)})", style="bold underline")]
         parts += [Text(section.note, style="dim")] if section.note else []
         parts.append(table)
-    parts += [Text(line, style="dim") for line in _closing(diff)]
+    parts += [Text(line, style="dim") for line in closing_lines(diff)]
     return Group(*parts)
 
 
@@ -112,7 +121,8 @@ def render_json(diff: SweepDiff) -> str:
     return dump_json({**diff.model_dump(mode="json"), "empty": diff.empty}).decode()
 
 
-def _closing(diff: SweepDiff) -> list[str]:
+def closing_lines(diff: SweepDiff) -> list[str]:
+    """What is to be said after the tables."""
     lines = ["Nothing differs."] if diff.empty else []
     for label, facts in (
         (diff.old_label, diff.old_not_reported),
@@ -228,7 +238,8 @@ def _grade(grade: str, snr: float | None) -> str:
     return grade if snr is None else f"{grade}, {snr:.1f} dB"
 
 
-def _sibling_section(siblings: Sequence[Sibling]) -> Section:
+def sibling_section(siblings: Sequence[Sibling]) -> Section:
+    """Variants that do worse than the model they are a variant of."""
     rows = tuple(
         (
             s.model_id,

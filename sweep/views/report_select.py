@@ -8,6 +8,7 @@ from pathlib import Path
 from sweep.errors import RecordError, UsageError
 from sweep.record import Record
 from sweep.store import BadFile, StoredRecord, Sweep, iter_records, list_sweeps, read_record
+from sweep.validate import record_files
 
 
 def select_records(data: Path, what: str | None) -> tuple[list[Record], list[str]]:
@@ -39,12 +40,9 @@ def _chosen(sweeps: tuple[Sweep, ...], what: str | None) -> list[Sweep]:
 
 
 def _from_path(path: Path) -> tuple[list[Record], list[str]]:
-    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
     records: list[Record] = []
     bad: list[str] = []
-    for file in files:
-        if file.name.startswith("."):
-            continue
+    for file in record_files([path]):
         try:
             records.append(read_record(file))
         except RecordError as error:
