@@ -44,7 +44,9 @@ def main() -> None:
         bad = sum(isinstance(entry, BadFile) for entry in iter_records(root))
         validated = time.perf_counter() - began
         assert bad == 0
-        print(f"  validate                   {validated:6.1f} s, memory + {rss_mb() - before:.0f} MB")
+        print(
+            f"  validate                   {validated:6.1f} s, memory + {rss_mb() - before:.0f} MB"
+        )
         table = EnvironmentTable()
         began = time.perf_counter()
         index = build_index(

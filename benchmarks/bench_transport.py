@@ -56,7 +56,8 @@ _SOCKET = """(url) => new Promise((resolve, reject) => {
   const socket = new WebSocket(url);
   socket.onerror = () => reject(new Error('socket failed'));
   socket.onopen = () => {
-    for (let i = 0; i < payload.length; i += 1 << 20) socket.send(payload.subarray(i, i + (1 << 20)));
+    const step = 1 << 20;
+    for (let i = 0; i < payload.length; i += step) socket.send(payload.subarray(i, i + step));
     socket.send('end');
   };
   socket.onmessage = () => { socket.close(); resolve(); };

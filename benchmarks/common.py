@@ -20,7 +20,7 @@ from sweep.env import host_facts, load_average
 from sweep.paths import cache_dir
 from sweep.runtime import ensure_core
 
-TODAY = datetime.date.today().isoformat()  # noqa: DTZ011
+TODAY = datetime.date.today().isoformat()
 
 
 @contextlib.asynccontextmanager

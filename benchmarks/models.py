@@ -43,9 +43,7 @@ class _Graph:
         self._inputs.append(self.tensor(shape))
         return self._inputs[-1]
 
-    def op(
-        self, name: str, inputs: list[int], shape: tuple[int, ...], options: Any = None
-    ) -> int:
+    def op(self, name: str, inputs: list[int], shape: tuple[int, ...], options: Any = None) -> int:
         """An operator with one output; `name` as in the schema's BuiltinOperator."""
         code = getattr(schema.BuiltinOperator, name)
         if code not in self._codes:

@@ -81,8 +81,6 @@ async def naive_sweep(bench: Bench, browser: Browser, paths: list[Path]) -> None
             )
             outputs[backend] = [np.asarray(o, np.float32) for o in answer["outputs"]]
             await context.close()
-        for ours, reference in zip(
-            outputs["webgpu_mldrift"], outputs["wasm_xnnpack"], strict=True
-        ):
+        for ours, reference in zip(outputs["webgpu_mldrift"], outputs["wasm_xnnpack"], strict=True):
             worst = float(np.max(np.abs(ours - reference)))
             assert worst < 1e-2, f"{path.stem}: off by {worst}"

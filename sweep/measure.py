@@ -180,7 +180,7 @@ async def _measure_once(
     outcomes: Mapping[Backend, BackendOutcome],
 ) -> BackendOutcome:
     load = load_average()
-    measurement = await bench.session(backend).run(_job(bench.config, prepared, backend))
+    measurement = await bench.session(backend).run(job_of(bench.config, prepared, backend))
     console = read_console(measurement.console, dropped=measurement.console_dropped)
     reference = None if backend == "wasm_xnnpack" else wasm
     verified = await asyncio.to_thread(
@@ -227,7 +227,7 @@ def _matches_desktop(outcome: BackendOutcome | None) -> bool | None:
     return not any(is_mismatch(c.judgement.grade) for c in against)
 
 
-def _job(config: SweepConfig, prepared: Prepared, backend: Backend) -> Job:
+def job_of(config: SweepConfig, prepared: Prepared, backend: Backend) -> Job:
     return Job(
         model_id=prepared.entry.model_id,
         backend=backend,

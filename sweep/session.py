@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.async_api import ConsoleMessage, Page
+from playwright.async_api import ConsoleMessage, JSHandle, Page
 from playwright.async_api import Error as PlaywrightError
 
 from sweep.config import ACCELERATOR, Leg, Timeouts
@@ -146,6 +146,7 @@ class PageSession:
         self._crashed: asyncio.Future[ErrorKind] | None = None
         self._marks: dict[str, asyncio.Event] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._handles: list[JSHandle] = []
         self._serial = itertools.count()
         self._log = ConsoleLog()
         self._startup_log = ConsoleLog()
@@ -218,6 +219,9 @@ class PageSession:
                 shutil.rmtree(folder, ignore_errors=True)
         if self.usable and not await self._tidy(error):
             await self.close()
+        if self.usable:
+            await self._dispose_handles()
+        self._handles.clear()
         return Measurement(
             backend=job.backend,
             reached=progress.reached,
@@ -255,6 +259,13 @@ class PageSession:
             and self._jobs_in_page < MAX_JOBS_PER_PAGE
             and (self.wasm_bytes or 0) <= MAX_IDLE_WASM_BYTES
         )
+
+    async def _dispose_handles(self) -> None:
+        """Lets go of what the job's console lines printed: the driver keeps it otherwise."""
+        handles, self._handles = self._handles, []
+        for start in range(0, len(handles), 100):
+            part = handles[start : start + 100]
+            await asyncio.gather(*(handle.dispose() for handle in part), return_exceptions=True)
 
     async def _open(self) -> None:
         self._startup_log = self._log
@@ -341,6 +352,7 @@ class PageSession:
 
     def _on_console(self, message: ConsoleMessage) -> None:
         text = message.text
+        self._handles.extend(message.args)
         if text.startswith(_MARK):
             mark = self._marks.pop(text, None)
             if mark:
@@ -660,7 +672,7 @@ def _kind_of(problem: PlaywrightError) -> ErrorKind:
 
     What the page itself throws never comes here: the harness makes a value of it.
     """
-    gone = problem.name == "TargetClosedError" or "Connection closed" in problem.message
+    gone = type(problem).__name__ == "TargetClosedError" or "Connection closed" in str(problem)
     return "browser_crash" if gone else "exception"
 
 
