@@ -6,12 +6,11 @@ import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 from sweep.catalog import CatalogEntry
 from sweep.config import Backend, Frozen
 from sweep.errors import UsageError
-from sweep.record import Record, Status
+from sweep.record import STATUSES, Record, Status
 
 TRUTH_BACKENDS: dict[Backend, str] = {
     "wasm_xnnpack": "wasm_status",
@@ -71,10 +70,10 @@ def read_truth(path: Path) -> tuple[Truth, ...]:
 def _truth(path: Path, number: int, row: Mapping[str, str]) -> Truth:
     statuses: dict[Backend, Status] = {}
     for backend, column in TRUTH_BACKENDS.items():
-        word = row[column]
-        if word not in get_args(Status):
-            raise UsageError(f"{path}:{number}: {word!r} in {column} is no status.")
-        statuses[backend] = word
+        found = next((status for status in STATUSES if status == row[column]), None)
+        if found is None:
+            raise UsageError(f"{path}:{number}: {row[column]!r} in {column} is no status.")
+        statuses[backend] = found
     package, inside = row.get("package") or "", row.get("path_in_package") or ""
     # Tables made by unpacking write a bundle's directory as `x.task_un`.
     inside = inside.replace(".task_un/", ".task/")

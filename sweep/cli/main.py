@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "status": "sweep.cli.status:status_command",
     "model": "sweep.cli.model:model_command",
     "evaluate": "sweep.cli.evaluate:evaluate_command",
+    "inspect": "sweep.cli.inspect:inspect_command",
     "catalog": "sweep.cli.catalog:catalog_app",
     "validate": "sweep.cli.validate:validate_command",
     "releases": "sweep.cli.releases:releases_command",
