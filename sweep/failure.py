@@ -33,6 +33,8 @@ _MEMORY = re.compile(
     r"[Oo]ut of memory|Cannot enlarge memory|OOM\b|bad_alloc|[Aa]llocation failed"
     r"|could not allocate memory|WebAssembly\.Memory|Model is too large|size is too large"
     r"|Invalid (?:typed )?array length: (?!-)|Failed to allocate (?:aligned |device )?memory"
+    # `malloc` gave nothing, and the core wrote its bytes past the end of the heap.
+    r"|RangeError: offset is out of bounds"
     r"|exceeds the max buffer size|larger than the maximum (?:buffer|binding) size"
 )
 _DTYPE = re.compile(
@@ -181,6 +183,8 @@ def _reason(
     model_bytes: int | None,
 ) -> str:
     first = text.splitlines()[0]
+    if error.kind == "not_offered":
+        return f"The leg cannot be run with this release: {first}"
     if failure_class == "backend_unavailable":
         return f"The environment does not offer {backend}: {first}"
     said = f"{_STAGE_WORDS[error.stage]} failed ({failure_class}): {first}"

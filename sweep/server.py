@@ -38,6 +38,9 @@ CONTENT_TYPES = {
     ".map": "application/json",
 }
 
+SHUTDOWN_TIMEOUT_S = 2.0
+"""At the end nobody has a right to an answer any more: the browsers are gone."""
+
 ISOLATION_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -72,6 +75,8 @@ class PageServer:
     token: str
     scratch: Path
     """Directory of received tensors and registered bytes; gone when the server ends."""
+    storage_problem: OSError | None = None
+    """Why an upload could not be stored; None when all could."""
     _cores: dict[str, CoreDirs] = field(default_factory=dict)
     _blobs: dict[str, Path | memoryview] = field(default_factory=dict)
     _uploads: dict[str, _Upload] = field(default_factory=dict)
@@ -147,7 +152,11 @@ class PageServer:
         root = core.core_dir if kind == "core" else core.wasm_utils_dir
         folder, name = request.match_info["folder"], request.match_info["name"]
         path = root / folder / name
-        if not path.resolve().is_relative_to(root.resolve()) or not path.is_file():
+        try:
+            inside = path.resolve().is_relative_to(root.resolve()) and path.is_file()
+        except ValueError:  # a NUL in the name
+            inside = False
+        if not inside:
             raise web.HTTPNotFound
         return await _file(path)
 
@@ -170,19 +179,37 @@ class PageServer:
         upload = self._uploads.pop(request.match_info["key"], None)
         if upload is None:
             raise web.HTTPNotFound
-        received = 0
-        partial = upload.path.with_suffix(".part")
-        with partial.open("wb") as out:
-            async for chunk in request.content.iter_any():
-                received += len(chunk)
-                if received > upload.limit:
-                    break
-                out.write(chunk)
-        if received != upload.limit:
-            partial.unlink()
+        # A length that is announced and wrong is refused before anything is read.
+        if request.content_length not in (None, upload.limit):
             raise web.HTTPBadRequest(text=f"expected {upload.limit} bytes")
-        partial.rename(upload.path)
-        return web.Response(status=204)
+        partial = upload.path.with_suffix(".part")
+        try:
+            received = await _receive(request, partial, upload.limit)
+            if received == upload.limit:
+                partial.rename(upload.path)
+                return web.Response(status=204)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            # The disk's doing, not the page's: the driver has to know.
+            self.storage_problem = error
+            raise web.HTTPInsufficientStorage(text="cannot be stored") from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+        raise web.HTTPBadRequest(text=f"expected {upload.limit} bytes")
+
+
+async def _receive(request: web.Request, path: Path, limit: int) -> int:
+    """Stores a body, up to a little more than `limit` bytes of it; how many bytes came."""
+    received = 0
+    with path.open("wb") as out:
+        async for chunk in request.content.iter_any():
+            received += len(chunk)
+            if received > limit:
+                break
+            out.write(chunk)
+    return received
 
 
 async def _file(path: Path) -> web.StreamResponse:
@@ -216,7 +243,7 @@ async def serve_pages(port: int = 0) -> AsyncIterator[PageServer]:
         )
         app.router.add_get(f"{prefix}/blob/{{key}}", server._blob)
         app.router.add_post(f"{prefix}/upload/{{key}}", server._upload)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
         await runner.setup()
         try:
             site = web.TCPSite(runner, "127.0.0.1", port)

@@ -19,6 +19,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from sweep.config import ACCELERATOR, Leg, Timeouts
 from sweep.console import is_telling, normalise
+from sweep.errors import StoreError
 from sweep.gate import MeasuringGate
 from sweep.host import BrowserHost
 from sweep.protocol import (
@@ -67,6 +68,11 @@ _RUN_JS = """async ([steps, mark]) => {
 
 MAX_JOBS_PER_PAGE = 100
 """A page is replaced after so many jobs, whatever its state: slow leaks end with it."""
+PAGE_WARM_MS = 400.0
+"""Milliseconds that a page has inferred, whatever models, before anything in it is timed. By then
+V8 has compiled runtime and glue for speed: measured in fresh pages, small models took twice their
+final time at first and reached it after some 300 ms; other models in the same page had it at once.
+"""
 MAX_IDLE_WASM_BYTES = 768 * 2**20
 """A page whose wasm heap is larger once its model is unloaded is replaced: a heap never shrinks,
 and what one page can hold is bounded (4 GiB, less fragmentation)."""
@@ -118,8 +124,8 @@ def _shortened(text: str) -> str:
 class PageSession:
     """A page with one runtime loaded, on one backend and leg.
 
-    Failures never raise: they end in the measurement. After a failure that may have damaged the
-    page (`usable` is False) the next job opens a new one.
+    Failures of page and browser never raise: they end in the measurement. After a failure that may
+    have damaged the page (`usable` is False) the next job opens a new one.
     """
 
     def __init__(
@@ -195,7 +201,12 @@ class PageSession:
         )
 
     async def run(self, job: Job) -> Measurement:
-        """Runs one job and returns all that it brought back."""
+        """Runs one job and returns all that it brought back.
+
+        Raises:
+            StoreError: this machine could not store the outputs.
+            EnvironmentProblem: the browser cannot be started any more.
+        """
         self._log = ConsoleLog()
         self._gpu_errors = []
         fresh = not self.usable
@@ -211,6 +222,13 @@ class PageSession:
             await self._measure(job, progress)
         except StageFailed as failed:
             error = failed.error
+        except OSError as problem:
+            await self.close()
+            raise StoreError(
+                f"{job.model_id}: its outputs could not be stored in {self._server.scratch}: "
+                f"{problem.strerror or problem}. Free some space there, or set TMPDIR to a larger "
+                "directory, and sweep it again."
+            ) from problem
         finally:
             self._log.stage = None
             # An input set that did not end well gives no outputs: these lie about for nothing.
@@ -298,6 +316,8 @@ class PageSession:
         self._runtime = _runtime_facts(answer)
         missing = _missing_build(self._leg, self._runtime)
         if missing:
+            # No later job may take this page for the one that its leg asks for.
+            await self.close()
             raise StageFailed(StageError(stage="init", kind="not_offered", message=missing))
         self._startup_log = ConsoleLog(lines=list(self._log.lines))
         self._startup_gpu_errors = list(self._gpu_errors)
@@ -503,12 +523,15 @@ class PageSession:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The second run, which is the first of the warm-up, the rest of it, and the timed runs."""
         more = max(job.warmup_runs - 1, 0)
+        page_ms = PAGE_WARM_MS if job.timed else 0
         second, warm = await self._calls(
             "warmup",
-            [("secondRun", {}), ("warmup", {"runs": more})],
+            [("secondRun", {}), ("warmup", {"runs": more, "pageMs": page_ms})],
             job.timeouts.first_run + job.timeouts.warmup,
         )
-        progress.timings["warmup_ms"] = _ms((second["ms"], *warm["samples"]))
+        progress.timings.update(
+            warmup_ms=_ms((second["ms"], *warm["samples"])), extra_warmup_runs=warm["extraRuns"]
+        )
         progress.reached = "warmup"
         plan = job.timed
         if plan is None:
@@ -525,7 +548,7 @@ class PageSession:
                 "minRuns": plan.min_runs,
                 "maxRuns": plan.max_runs,
                 "batch": plan.batch,
-                "estimateMs": min((second["ms"], *warm["samples"])),
+                "estimateMs": min(second["ms"], warm["fastest"]),
                 "budgetMs": plan.budget_ms,
                 "extraMs": plan.extra_budget_ms,
                 "relativeHalfWidth": plan.relative_half_width,
@@ -534,7 +557,8 @@ class PageSession:
         if plan is not None:
             progress.timings.update(samples_ms=_ms(timed["samples"]), batch=timed["batch"])
             progress.reached = "timed"
-        progress.computing_ms += sum(warm["samples"]) + sum(timed["samples"]) * timed["batch"]
+        progress.computing_ms += sum(warm["samples"]) + warm["extraMs"]
+        progress.computing_ms += sum(timed["samples"]) * timed["batch"]
         return second, timed
 
     async def _first_run(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from playwright.async_api import Page
 from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import Page
 
 from sweep.browser import BrowserChoice
 from sweep.cli.sweeping import exit_code
@@ -20,10 +21,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("scratch")]
 
 async def crash_renderer(page: Page) -> None:
     session = await page.context.new_cdp_session(page)
-    try:
+    with contextlib.suppress(PlaywrightError):  # the session dies with its page
         await session.send("Page.crash")
-    except PlaywrightError:
-        pass  # the session dies with its page
 
 
 def killer(made: Rig, which: str) -> Callable[[Page], object]:
@@ -81,7 +80,9 @@ async def test_a_death_at_every_try_is_the_models_and_the_sweep_goes_on(
         assert statuses(records[victim]) == PASSED
         assert records[victim].results[0].confirmed is False
     else:
-        assert statuses(records[victim]) == {"wasm_xnnpack": status}
+        assert statuses(records[victim]) == {"wasm_xnnpack": status}, (
+            records[victim].results[0].error
+        )
         assert records[victim].results[0].confirmed is True
         assert records[victim].results[0].reason
     assert statuses(records["before"]) == PASSED
