@@ -84,10 +84,10 @@ def _judge(kept: Samples, fresh: Samples) -> None:
         for key in kept:
             if key[1] != backend:
                 continue
-            change = compare_latency(sum(fresh[key], []), sum(kept[key], []))
+            change = compare_latency(_pooled(fresh[key]), _pooled(kept[key]))
             verdicts[change.verdict] += 1
             ratios.append(float(change.ratio or 1))
-            alone = compare_latency(sum(fresh[key][::2], []), sum(fresh[key][1::2], []))
+            alone = compare_latency(_pooled(fresh[key][::2]), _pooled(fresh[key][1::2]))
             null[alone.verdict] += 1
         mean = float(np.exp(np.mean(np.log(ratios))))
         print(
@@ -95,6 +95,10 @@ def _judge(kept: Samples, fresh: Samples) -> None:
             f"{min(ratios):.3f} … {max(ratios):.3f}), {dict(verdicts)}; "
             f"fresh against fresh: {dict(null)}"
         )
+
+
+def _pooled(rounds: list[list[float]]) -> list[float]:
+    return [sample for samples in rounds for sample in samples]
 
 
 def main() -> None:

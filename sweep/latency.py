@@ -52,6 +52,7 @@ def summarise(
         ci99_high_ms=interval[1] if interval else None,
         batch=timings.batch,
         warmup_ms=timings.warmup_ms,
+        extra_warmup_runs=timings.extra_warmup_runs,
         first_run_ms=timings.first_run_ms,
         compile_ms=timings.compile_ms,
         fetch_ms=timings.fetch_ms,

@@ -128,6 +128,8 @@ class Latency(_Part):
     ci99_high_ms: float | None = None
     batch: int = 1
     warmup_ms: tuple[float, ...] = ()
+    extra_warmup_runs: int | None = None
+    """Warm-up runs beyond those asked for, in a page that had not run for long enough yet."""
     first_run_ms: float | None = None
     compile_ms: float | None = None
     fetch_ms: float | None = None
