@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,13 +12,15 @@ from sweep.config import Frozen, Leg
 from sweep.errors import UsageError
 from sweep.paths import resource_dir
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
 
 class Profile(Frozen):
     """The legs that a sweep runs, in order."""
 
     name: str
     description: str = ""
-    legs: tuple[Leg, ...] = Field(min_length=1)
+    legs: tuple[Leg, ...] = Field(min_length=1, alias="leg")
 
     @field_validator("legs")
     @classmethod
@@ -36,17 +39,35 @@ def load_profile(name_or_path: str) -> Profile:
     """A shipped profile by name, or any profile by its path.
 
     Raises:
-        UsageError: there is no such profile, or it is not a valid one.
+        UsageError: there is no such profile, or it is not a valid one, or it gives another meaning
+            to a leg of a shipped profile (records are keyed by the name of their leg).
     """
-    given = Path(name_or_path)
-    path = given if given.suffix == ".toml" else profiles_dir() / f"{name_or_path}.toml"
-    if not path.is_file():
+    if _NAME.fullmatch(name_or_path):
+        path = profiles_dir() / f"{name_or_path}.toml"
+    else:
+        path = Path(name_or_path)
+    if path.suffix != ".toml" or not path.is_file():
         known = ", ".join(sorted(p.stem for p in profiles_dir().glob("*.toml")))
-        raise UsageError(f"There is no profile {name_or_path!r}. Shipped profiles: {known}.")
+        raise UsageError(
+            f"There is no profile {name_or_path!r}. Shipped profiles: {known}; one of your own is "
+            "named by the path of its .toml file."
+        )
+    profile = _read(path)
+    for shipped in sorted(profiles_dir().glob("*.toml")):
+        for leg in _read(shipped).legs:
+            if any(own.name == leg.name and own != leg for own in profile.legs):
+                raise UsageError(
+                    f"{path}: the leg {leg.name!r} is another one in {shipped.stem}: give yours a "
+                    "name of its own."
+                )
+    return profile
+
+
+def _read(path: Path) -> Profile:
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-        raw["legs"] = raw.pop("leg", [])
-        return Profile.model_validate(raw)
+        return Profile.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not readable TOML: {error}") from error
     except ValidationError as error:
@@ -61,9 +82,7 @@ def find_leg(name: str) -> Leg:
         UsageError: no shipped profile has such a leg.
     """
     legs = {
-        leg.name: leg
-        for path in sorted(profiles_dir().glob("*.toml"))
-        for leg in load_profile(str(path)).legs
+        leg.name: leg for path in sorted(profiles_dir().glob("*.toml")) for leg in _read(path).legs
     }
     if name not in legs:
         raise UsageError(f"There is no leg {name!r}. Legs: {', '.join(sorted(legs))}.")

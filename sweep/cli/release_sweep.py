@@ -65,7 +65,6 @@ def release_sweep_command(
         ReleaseSweepPlan,
         WrittenReport,
         sweep_releases,
-        was_not_measured,
     )
     from sweep.secrets import redact
     from sweep.store import sweep_lock
@@ -122,7 +121,7 @@ def release_sweep_command(
     if outcome.stopped:
         console.print("Stopped as asked. Run again to go on.")
         raise typer.Exit(INTERRUPTED)
-    if outcome.failed or not all(hooks) or any(map(was_not_measured, outcome.measured)):
+    if outcome.failed or outcome.not_measured or not all(hooks):
         raise typer.Exit(NOT_ALL_MEASURED)
 
 

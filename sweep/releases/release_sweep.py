@@ -72,7 +72,10 @@ class WrittenReport:
 class ReleaseSweepOutcome:
     """What was done: new records, and reports that were written."""
 
-    measured: list[Record] = field(default_factory=list)
+    measured: int = 0
+    """Records that were written."""
+    not_measured: bool = False
+    """One of them says that the machine could not do what it was to do."""
     reports: list[WrittenReport] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """`<model> on <version> [<leg>]` → why it has no (new) record."""
@@ -121,10 +124,12 @@ async def sweep_releases(
         stopping.begun = True
         run = _Run(plan, cache, stopping.event, on_event, say)
         for version in plan.versions:
+            records = _records(plan.out, [version])
             for leg in plan.legs:
-                swept = None if stopping.event.is_set() else await run.sweep(version, leg)
+                swept = None if stopping.event.is_set() else await run.sweep(records, version, leg)
                 if swept is not None:
-                    outcome.measured += swept.records
+                    outcome.measured += len(swept.records)
+                    outcome.not_measured |= any(map(was_not_measured, swept.records))
                     for model_id, problem in swept.failed.items():
                         outcome.failed[f"{model_id} on {version} [{leg.name}]"] = problem
                 if stopping.event.is_set():
@@ -155,10 +160,10 @@ class _Run:
     say: Callable[[str], None]
     not_fetchable: set[str] = field(default_factory=set)
 
-    async def sweep(self, version: str, leg: Leg) -> SweepOutcome | None:
-        """Sweeps one release in one leg; None when nothing is missing."""
+    async def sweep(self, records: Sequence[Record], version: str, leg: Leg) -> SweepOutcome | None:
+        """Sweeps one release in one leg; None when nothing is missing in `records`."""
         plan = self.plan
-        entries = await self._missing(version, leg)
+        entries = await self._missing(records, version, leg)
         if not entries:
             return None
         self.say(f"{version} [{leg.name}]: {len(entries)} models to sweep")
@@ -187,13 +192,13 @@ class _Run:
                     rescue=data_dir() / "unwritten",
                 )
 
-    async def _missing(self, version: str, leg: Leg) -> list[CatalogEntry]:
+    async def _missing(
+        self, records: Sequence[Record], version: str, leg: Leg
+    ) -> list[CatalogEntry]:
         """Entries to sweep. A model that could not be had before is only swept if it now can."""
-        entries = self.plan.catalog.entries
-        gaps = find_gaps(
-            _records(self.plan.out, [version]), version, leg.name, self.plan.machine_label,
-            entries, self.plan.config.backends,
-        )  # fmt: skip
+        entries, machine = self.plan.catalog.entries, self.plan.machine_label
+        backends = self.plan.config.backends
+        gaps = find_gaps(records, version, leg.name, machine, entries, backends)
         chosen = []
         for entry in entries:
             if entry.model_id not in gaps.missing:
