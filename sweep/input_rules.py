@@ -47,13 +47,19 @@ class InputRule(Frozen):
 
 
 def load_file(
-    rule_file: str, base_dir: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+    rule_file: str,
+    base_dir: Path,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    white: float,
 ) -> np.ndarray[Any, Any]:
     """The array of a `file` rule, in the input's dtype and shape.
 
-    An `.npy` must have the input's number of elements. An image is read as RGB (one channel for a
-    one-channel input), resized by its nearest pixels to the input's height and width, NHWC or NCHW
-    as the shape says, and scaled to [0, 1] for float inputs.
+    An `.npy` must have the input's number of elements, and values that the input's type holds
+    (floats may be rounded). An image is read with the input's 1, 3 or 4 channels (grey, RGB,
+    RGBA), resized by its nearest pixels to the input's height and width, NHWC or NCHW as the shape
+    says, and for float inputs scaled so that 255 becomes `white`.
 
     Raises:
         CatalogError: the file is missing, is neither, or does not fit.
@@ -67,15 +73,20 @@ def load_file(
         else:
             array = _image(path, name, shape)
             if dtype.kind == "f":
-                array = array / np.float32(255)
-    except (OSError, ValueError) as error:
+                array = array * np.float32(white) / np.float32(255)
+    except (OSError, ValueError, EOFError) as error:
         raise CatalogError(f"input {name}: {path} cannot be read: {error}") from error
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if array.size != size:
         raise CatalogError(
             f"input {name}: {path} has shape {list(array.shape)}, the input {list(shape)}."
         )
-    result: np.ndarray[Any, Any] = array.astype(dtype).reshape(shape)
+    if array.dtype.kind not in "fiub":
+        raise CatalogError(f"input {name}: {path} holds {array.dtype}, not numbers.")
+    with np.errstate(invalid="ignore", over="ignore"):
+        result: np.ndarray[Any, Any] = array.astype(dtype).reshape(shape)
+    if dtype.kind != "f" and not np.array_equal(result.reshape(-1), array.reshape(-1)):
+        raise CatalogError(f"input {name}: {path} ({array.dtype}) has values that {dtype} lacks.")
     return result
 
 
@@ -86,19 +97,18 @@ def _image(path: Path, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any
         raise CatalogError(
             f"input {name}: reading {path} needs Pillow: pip install pillow, or give an .npy."
         ) from error
-    if len(shape) not in (3, 4):
-        raise CatalogError(f"input {name} has shape {list(shape)}, which no image fits.")
-    height_first = shape[-3:]
-    channels_last = height_first[2] in (1, 3)
-    if channels_last:
-        height, width, channels = height_first
-    else:
-        channels, height, width = height_first
-    with Image.open(path) as image:
-        mode = "L" if channels == 1 else "RGB"
-        pixels = np.asarray(
-            image.convert(mode).resize((width, height), Image.Resampling.NEAREST), dtype=np.uint8
-        ).reshape(height, width, -1)
-    if not channels_last:
-        pixels = np.moveaxis(pixels, -1, 0)
-    return np.broadcast_to(pixels, shape)
+    modes = {1: "L", 3: "RGB", 4: "RGBA"}
+    last = len(shape) in (3, 4) and shape[-1] in modes
+    if len(shape) not in (3, 4) or not (last or shape[-3] in modes):
+        raise CatalogError(
+            f"input {name} has shape {list(shape)}: an image needs 1, 3 or 4 channels."
+        )
+    height, width, channels = shape[-3:] if last else (*shape[-2:], shape[-3])
+    try:
+        with Image.open(path) as image:
+            converted = image.convert(modes[channels])
+            resized = converted.resize((width, height), Image.Resampling.NEAREST)
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    pixels = np.asarray(resized, dtype=np.uint8).reshape(height, width, channels)
+    return np.broadcast_to(pixels if last else np.moveaxis(pixels, -1, 0), shape)

@@ -26,6 +26,8 @@ from sweep.semantics import Recipe, recipe_for
 from sweep.tflite import NUMPY_DTYPES, read_graph
 from sweep.uses import Tracer
 
+MAX_RANK = 32
+"""Most dimensions of an input (numpy's own limit before 2.0)."""
 MAX_BYTES = 2 << 30
 """Most bytes that the inputs of one set may have together; shapes come from untrusted files."""
 
@@ -93,13 +95,15 @@ def plan_inputs(
         for position, tensor in enumerate(signature.inputs):
             shape = _shape(tensor, dims)
             rule = rules.get(tensor.name) or rules.get(tensor.tensor_name)
-            need = math.prod(shape) * getattr(NUMPY_DTYPES.get(tensor.dtype), "itemsize", 0)
-            if need > left:
-                recipe = Recipe("none", f"{need} bytes more than inputs may have")
-            elif rule is not None:
-                recipe = _recipe_of_rule(rule, tensor, shape, base_dir or path.parent)
+            need = _bytes(tensor, shape)
+            if need > left or len(shape) > MAX_RANK:
+                why = f"too large to draw: {list(shape)[:MAX_RANK]}, {need} bytes"
+                recipe = Recipe("none", why)
             else:
                 recipe = recipe_for(tracer, signature, tensor, shape)
+                if rule is not None:
+                    directory = base_dir or path.parent
+                    recipe = _recipe_of_rule(rule, tensor, shape, recipe, directory)
             if recipe.kind != "none":
                 left -= need
             items.append(
@@ -169,6 +173,12 @@ def _check_names(facts: ModelFacts, names: set[str], path: Path) -> None:
         )
 
 
+def _bytes(tensor: TensorFacts, shape: tuple[int, ...]) -> int:
+    """What an input costs; an empty one is charged for its other dimensions, as numpy does."""
+    dtype = NUMPY_DTYPES.get(tensor.dtype)
+    return math.prod(max(d, 1) for d in shape) * (dtype.itemsize if dtype else 0)
+
+
 def _shape(tensor: TensorFacts, dims: Mapping[str, int | Sequence[int]]) -> tuple[int, ...]:
     signature = tensor.shape_signature or tensor.shape
     asked = dims.get(tensor.name, dims.get(tensor.tensor_name))
@@ -189,14 +199,18 @@ def _shape(tensor: TensorFacts, dims: Mapping[str, int | Sequence[int]]) -> tupl
 
 
 def _recipe_of_rule(
-    rule: InputRule, tensor: TensorFacts, shape: tuple[int, ...], base_dir: Path
+    rule: InputRule, tensor: TensorFacts, shape: tuple[int, ...], default: Recipe, base_dir: Path
 ) -> Recipe:
-    """The recipe that a catalog rule asks for; CatalogError where it does not fit the input."""
+    """The recipe that a catalog rule asks for; CatalogError where it does not fit the input.
+
+    Images take the range of the default: 0..255 where the graph suggests it, else 0..1.
+    """
     dtype = NUMPY_DTYPES.get(tensor.dtype)
     if dtype is None or dtype.kind not in "fiub":
         raise CatalogError(f"input {tensor.name} is {tensor.dtype}: no rule can fill it; drop it.")
     if rule.file is not None:
-        values = load_file(rule.file, base_dir, tensor.name, shape, dtype)
+        white = 255.0 if (default.low, default.high) == (0, 255) else 1.0
+        values = load_file(rule.file, base_dir, tensor.name, shape, dtype, white)
         return Recipe("fixed", f"file {rule.file}", values=values)
     if rule.fill is not None:
         value = {"zeros": 0.0, "ones": 1.0}.get(str(rule.fill))
