@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from sweep.browser import BrowserChoice, LaunchedBrowser, launch, launch_plan
+from sweep.conditions import ConditionsWatch
 from sweep.config import Backend, SweepConfig
 from sweep.driver import browser_driver
 from sweep.env import Environment, HostFacts, build_environment, host_facts
@@ -36,6 +37,7 @@ class Bench:
     machine_label: str
     gate: MeasuringGate
     """Held alone by timed runs, shared by everything that runs beside them."""
+    watch: ConditionsWatch = field(default_factory=ConditionsWatch)
     init_script: str | None = None
     """Runs in every page before anything else: faults are injected with it, in tests only."""
     _sessions: dict[Backend, PageSession] = field(default_factory=dict)

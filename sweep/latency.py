@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import binom
 
+from sweep.conditions import Conditions, noise_of
 from sweep.protocol import Timings
 from sweep.record import Latency
 
@@ -14,8 +15,6 @@ UNSTABLE_STDEV = 0.10
 """Standard deviation over mean from which samples are called unstable (pyperf's rule)."""
 UNSTABLE_EXTREME = 0.50
 """Distance of the extremes from the median, over the median (pyperf's rule)."""
-BUSY_LOAD = 0.5
-"""Load average per core from which other work may have disturbed the runs."""
 
 
 def median_ci(samples: Sequence[float], confidence: float = 0.99) -> tuple[float, float] | None:
@@ -36,7 +35,7 @@ def median_ci(samples: Sequence[float], confidence: float = 0.99) -> tuple[float
 
 
 def summarise(
-    timings: Timings, *, load_average: float | None, cores: int | None, software: bool
+    timings: Timings, *, conditions: Conditions, cores: int | None, software: bool
 ) -> Latency:
     """The record's latency block of one measurement; all figures in milliseconds."""
     samples = np.asarray(timings.samples_ms, dtype=np.float64)
@@ -57,8 +56,9 @@ def summarise(
         compile_ms=timings.compile_ms,
         fetch_ms=timings.fetch_ms,
         init_ms=timings.init_ms,
-        load_average=load_average,
-        noise=_noise(samples, load_average, cores, software=software),
+        load_average=conditions.load_average,
+        conditions=conditions,
+        noise=_noise(samples, conditions, cores, software=software),
     )
 
 
@@ -67,13 +67,12 @@ def _figure(value: np.floating) -> float:
 
 
 def _noise(
-    samples: np.ndarray, load: float | None, cores: int | None, *, software: bool
+    samples: np.ndarray, conditions: Conditions, cores: int | None, *, software: bool
 ) -> tuple[str, ...]:
     found = []
     if software:
         found.append("software adapter: says nothing of a GPU")
-    if load is not None and cores and load / cores > BUSY_LOAD:
-        found.append("the machine was busy with other work")
+    found += noise_of(conditions, cores)
     if samples.size > 1:
         median = float(np.median(samples))
         if samples.std(ddof=1) >= UNSTABLE_STDEV * samples.mean():

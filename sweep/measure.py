@@ -17,9 +17,9 @@ from sweep.classify import (
     classify,
     fell_back,
 )
+from sweep.conditions import Conditions
 from sweep.config import Backend, SweepConfig
 from sweep.console import ConsoleFacts, read_console
-from sweep.env import load_average
 from sweep.latency import summarise
 from sweep.prepare import Prepared, Unprepared
 from sweep.protocol import Job, Measurement, TimedRuns
@@ -70,7 +70,7 @@ class BackendOutcome:
     console: ConsoleFacts
     verified: Verified
     verdict: Verdict
-    load: float | None
+    conditions: Conditions
     confirmed: bool | None
 
 
@@ -167,7 +167,7 @@ async def _measure_backend(
         outcome.verdict.failure_class,
     )
     return BackendOutcome(
-        again.measurement, again.console, again.verified, again.verdict, again.load, same
+        again.measurement, again.console, again.verified, again.verdict, again.conditions, same
     )
 
 
@@ -179,8 +179,9 @@ async def _measure_once(
     wasm: Mapping[SetKey, Outputs] | None,
     outcomes: Mapping[Backend, BackendOutcome],
 ) -> BackendOutcome:
-    load = load_average()
+    conditions_now = bench.watch.begin()
     measurement = await bench.session(backend).run(job_of(bench.config, prepared, backend))
+    conditions = conditions_now()
     console = read_console(measurement.console, dropped=measurement.console_dropped)
     reference = None if backend == "wasm_xnnpack" else wasm
     verified = await asyncio.to_thread(
@@ -214,7 +215,7 @@ async def _measure_once(
             software_adapter=bench.environment(measurement).adapter_class == "software",
         ),
     )
-    return BackendOutcome(measurement, console, verified, verdict, load, None)
+    return BackendOutcome(measurement, console, verified, verdict, conditions, None)
 
 
 def _matches_desktop(outcome: BackendOutcome | None) -> bool | None:
@@ -293,7 +294,7 @@ def _result(bench: Bench, backend: Backend, outcome: BackendOutcome, date: str) 
     env = bench.environment(measurement)
     latency = summarise(
         measurement.timings,
-        load_average=outcome.load,
+        conditions=outcome.conditions,
         cores=env.cpu_count,
         software=backend == "webgpu_mldrift" and env.adapter_class == "software",
     )

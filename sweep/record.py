@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweep.compare import OutputComparison
+from sweep.conditions import Conditions
 from sweep.config import Backend, InputGenerator, Leg, Provenance, Timeouts, TolerancePolicyName
 from sweep.console import Delegation, EvidenceLine
 from sweep.env import Environment
@@ -136,6 +137,8 @@ class Latency(_Part):
     init_ms: float | None = None
     load_average: float | None = None
     """1-minute load of the machine when the timed runs began."""
+    conditions: Conditions | None = None
+    """The state of the machine around the job."""
     noise: tuple[str, ...] = ()
     """Why these samples should be read with care; empty when nothing was seen."""
 
