@@ -224,6 +224,8 @@ class PageSession:
             error = failed.error
         except OSError as problem:
             await self.close()
+            if isinstance(problem, TimeoutError):
+                raise
             raise StoreError(
                 f"{job.model_id}: its outputs could not be stored in {self._server.scratch}: "
                 f"{problem.strerror or problem}. Free some space there, or set TMPDIR to a larger "
@@ -603,6 +605,11 @@ class PageSession:
             await self._call(
                 "outputs", "postOutputs", {"run": run, "urls": urls}, job.timeouts.outputs
             )
+        except StageFailed:
+            problem, self._server.storage_problem = self._server.storage_problem, None
+            if problem is not None:  # nothing that the model or its page did
+                raise problem from None
+            raise
         finally:
             for url in urls:
                 self._server.forget(url)
