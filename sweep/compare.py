@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sweep.channels import LostChannel, lost_channels
 from sweep.config import Frozen
 from sweep.model import Quantization
 from sweep.passes import (
@@ -30,6 +31,10 @@ Array = npt.NDArray[Any]
 CHUNK_ELEMENTS = 1 << 16
 MAX_BATCH_ERRORS = 16
 MAX_BATCH_ROWS = 1 << 16
+SHIFTED = 0.9
+"""Mean over RMS from which moments are taken about the mean."""
+CHANNEL_ERROR = 1e-5
+"""Share of RMS(reference) below which no channel is looked for."""
 
 
 class WorstElement(Frozen):
@@ -71,8 +76,8 @@ class OutputComparison(Frozen):
     """
 
     problem: str | None
-    """Why values could not be compared: shape or dtype differ, empty, nothing finite on both sides;
-    None when they were."""
+    """Why values could not be compared: shape or dtype differ, or empty. None when they were, even
+    if no position is finite on both sides (`finite_pairs` is 0, and the errors are None)."""
     elements: int
     max_abs: float | None
     mean_abs: float | None
@@ -114,6 +119,9 @@ class OutputComparison(Frozen):
     hides. None where the reference is all zero."""
     gross_outside: int | None = None
     """Elements off by more than 10 % of themselves and by more than 1e-3·RMS(reference)."""
+    lost_channels: tuple[LostChannel, ...] = ()
+    """Channels that are wrong throughout, the worst 8; looked for where an error above
+    1e-5·RMS(reference) shows and all values are finite."""
 
 
 def compare_outputs(
@@ -157,18 +165,25 @@ def compare_outputs(
             tolerance_rel=tolerance_rel,
             rms=rms,
             zero_point=zero_point,
-            shift_measured=_shift(side_m.mean, measured.dtype),
-            shift_reference=_shift(side_r.mean, reference.dtype),
+            shift_measured=_shift(side_m, measured.dtype),
+            shift_reference=_shift(side_r, reference.dtype),
+            plain=side_m.plain and side_r.plain,
         )
         rows = _rows_of(reference.shape)
         d = difference(measured.reshape(-1), reference.reshape(-1), terms, rows, chunk_elements)
+        if terms.surveyed:
+            d.sx, d.sxx, d.sy, d.syy = side_m.total, side_m.squares, side_r.total, side_r.squares
+    all_finite = side_m.finite == side_r.finite == measured.size
     agree, overlap = None, None
-    if side_m.finite == side_r.finite == measured.size and _may_be_scores(reference, quantization):
+    if all_finite and _may_be_scores(reference, quantization):
         agree, overlap = score_agreement(measured, reference)
+    channels: tuple[LostChannel, ...] = ()
+    if all_finite and reference.dtype.kind == "f" and CHANNEL_ERROR * rms < d.max_abs < SAFE_HIGH:
+        channels = lost_channels(measured, reference)
     strict_defined = d.pairs == measured.size
     nrmse = _nrmse(d.error_squares, rms * rms * d.pairs) if d.pairs else None
     return OutputComparison(
-        problem=None if d.pairs else "no position is finite on both sides",
+        problem=None,
         elements=measured.size,
         max_abs=_number(d.max_abs) if d.pairs else None,
         mean_abs=_number(d.error_total / d.pairs) if d.pairs else None,
@@ -195,6 +210,7 @@ def compare_outputs(
         differing=d.differing,
         max_scaled=_number(d.max_scaled) if rms and d.pairs else None,
         gross_outside=d.gross if d.pairs else None,
+        lost_channels=channels,
     )
 
 
@@ -309,10 +325,15 @@ def _contiguous(array: Array) -> Array:
     return np.asarray(array, order="C").view(np.ndarray)
 
 
-def _shift(mean: float, dtype: np.dtype[Any]) -> float:
-    """Rounded to what both widths hold exactly, so that every chunk subtracts the same number."""
+def _shift(side: Survey, dtype: np.dtype[Any]) -> float:
+    """The mean, rounded to what both widths hold exactly, so that every chunk subtracts the same
+    number; 0 where the deviation is no smaller than a third of the mean, so that nothing cancels.
+    """
+    mean = side.mean
+    if not math.isfinite(mean) or (side.plain and abs(mean) < SHIFTED * (side.rms() or 0.0)):
+        return 0.0
     narrow = dtype.itemsize <= 4 and abs(mean) < SAFE_HIGH
-    return float(np.float32(mean)) if narrow else mean if math.isfinite(mean) else 0.0
+    return float(np.float32(mean)) if narrow else mean
 
 
 def _zero_point(dtype: np.dtype[Any], quantization: Quantization | None) -> float:

@@ -28,6 +28,7 @@ GROSS_OWN = 0.1
 """An error is gross above GROSS_RMS·RMS(reference) and above GROSS_OWN of its own element."""
 
 SAFE_LOW, SAFE_HIGH = 1e-15, 1e15
+PLAIN_LOW = 1e-10
 # Above float32's rounding of the few operations behind it: what lies closer to a limit than this
 # is decided in float64.
 _MARGIN = 1e-6
@@ -58,6 +59,13 @@ class Survey:
         if zero_point:
             squares += zero_point * (self.finite * zero_point - 2 * self.total)
         return math.sqrt(max(squares, 0.0) / self.finite)
+
+    @property
+    def plain(self) -> bool:
+        """All finite, and squares sum in float32: what a chunk of it loses to underflow is nothing
+        beside the largest."""
+        peak = max(-self.low, self.high)
+        return self.finite == self.size and (peak == 0 or PLAIN_LOW < peak < SAFE_HIGH)
 
 
 @dataclass(slots=True)
@@ -96,6 +104,13 @@ class Terms:
     zero_point: float
     shift_measured: float
     shift_reference: float
+    plain: bool = False
+    """Both sides are, as `Survey.plain` has it: no chunk need be looked at again."""
+
+    @property
+    def surveyed(self) -> bool:
+        """The surveys hold all moments but the mixed one."""
+        return self.plain and self.shift_measured == 0 == self.shift_reference
 
 
 @dataclass(slots=True)
@@ -109,13 +124,27 @@ class Rows:
 
 
 class Buffers:
-    """Temporaries of one chunk, and a row of ones: a dot product sums faster than `sum`."""
+    """Temporaries of one chunk, and rows of constants: a dot product with ones sums faster than
+    `sum`, and `np.maximum` takes a row four times as fast as a number."""
 
     def __init__(self, size: int, dtype: npt.DTypeLike = np.float32) -> None:
         self.error: FloatArray = np.empty(size, dtype)
         self.other: FloatArray = np.empty(size, dtype)
         self.more: FloatArray = np.empty(size, dtype)
         self.ones: FloatArray = np.ones(size, dtype)
+        self._constants: dict[float, FloatArray] = {}
+        self._wide: Buffers | None = None
+
+    def constant(self, value: float, size: int) -> FloatArray:
+        if value not in self._constants:
+            self._constants[value] = np.full_like(self.ones, value)
+        return self._constants[value][:size]
+
+    def wide(self) -> Buffers:
+        """The same in float64."""
+        if self._wide is None:
+            self._wide = Buffers(self.ones.size, np.float64)
+        return self._wide
 
 
 # --- first pass: one side by itself
@@ -156,14 +185,19 @@ def difference(m: Array, r: Array, terms: Terms, rows: Rows | None, size: int) -
     work = Buffers(min(size, m.size))
     integers = r.dtype.kind != "f"
     same_dtype = m.dtype == r.dtype
+    # float128 has no integer of its width.
+    bits = np.dtype(f"u{m.dtype.itemsize}" if m.dtype.itemsize <= 8 else np.uint8)
     for start, stop in _spans(m.size, size, rows):
         raw_m, raw_r = m[start:stop], r[start:stop]
         if d.identical:
-            d.identical = same_dtype and np.array_equal(raw_m.view(np.uint8), raw_r.view(np.uint8))
+            d.identical = same_dtype and np.array_equal(raw_m.view(bits), raw_r.view(bits))
         a, b = _as_float(raw_m), _as_float(raw_r)
-        bounds = (float(a.min()), float(a.max()), float(b.min()), float(b.max()))
         where = None
-        if not all(map(math.isfinite, bounds)):
+        if not terms.plain:
+            bounds = (float(a.min()), float(a.max()), float(b.min()), float(b.max()))
+        if terms.plain:
+            pass
+        elif not all(map(math.isfinite, bounds)):
             finite_a, finite_b = np.isfinite(a), np.isfinite(b)
             both = finite_a & finite_b
             same = both | (np.isnan(a) & np.isnan(b)) | (~finite_a & (a == b))
@@ -182,14 +216,14 @@ def difference(m: Array, r: Array, terms: Terms, rows: Rows | None, size: int) -
         # Mixed float widths: the difference must not be taken in the narrower one.
         if a.dtype != b.dtype:
             a, b = a.astype(np.float64), b.astype(np.float64)
-        before = d.histogram[0]
+        before, squares = d.histogram[0], d.error_squares
         error = _add_chunk(d, a, b, start, where, terms, work)
         if integers:  # compared as stored: float64 cannot tell large int64 apart
             d.differing += int(np.count_nonzero(raw_m != raw_r))
         else:
             d.differing += a.size - (d.histogram[0] - before)
         if rows is not None:
-            _add_rows(rows, start, where, error, b, terms.zero_point)
+            _add_rows(rows, start, where, error, b, terms.zero_point, d.error_squares - squares)
     return d
 
 
@@ -206,17 +240,20 @@ def _add_chunk(
     n = a.size
     d.pairs += n
     if a.dtype != np.float32:
-        work = Buffers(n, np.float64)
+        work = work.wide()
     error, other, more, ones = work.error[:n], work.other[:n], work.more[:n], work.ones[:n]
 
-    # Moments about constants near the means: plain sums would cancel where mean ≫ deviation.
-    x = np.subtract(a, terms.shift_measured, out=other)
-    y = np.subtract(b, terms.shift_reference, out=more)
-    d.sx += float(x @ ones)
-    d.sy += float(y @ ones)
-    d.sxx += float(x @ x)
-    d.syy += float(y @ y)
-    d.sxy += float(x @ y)
+    if terms.surveyed:
+        d.sxy += float(a @ b)
+    else:
+        # Moments about constants near the means: plain sums would cancel where mean ≫ deviation.
+        x = np.subtract(a, terms.shift_measured, out=other)
+        y = np.subtract(b, terms.shift_reference, out=more)
+        d.sx += float(x @ ones)
+        d.sy += float(y @ ones)
+        d.sxx += float(x @ x)
+        d.syy += float(y @ y)
+        d.sxy += float(x @ y)
 
     np.subtract(a, b, out=error)
     np.abs(error, out=error)
@@ -241,16 +278,16 @@ def _add_chunk(
             d.worst = start + int(at[best] if where is None else where[at[best]])
 
     own = np.abs(b, out=other)
-    peak_rel = _add_relative(d, a, b, error, own, more)
+    peak_rel = _add_relative(d, a, b, error, own, work)
     certain = peak <= terms.tolerance_abs * (1 - _MARGIN) or (
         peak_rel <= terms.tolerance_rel * (1 - _MARGIN)
         and terms.tolerance_abs >= terms.tolerance_rel * REL_FLOOR
     )
     if not certain:
-        d.outside += _outside(a, b, error, own, more, terms)
-    _add_scaled(
-        d, error, np.abs(b - terms.zero_point) if terms.zero_point else own, more, peak, terms.rms
-    )
+        d.outside += _outside(a, b, error, own, work, terms)
+    if terms.zero_point:
+        own = np.abs(b - terms.zero_point)
+    _add_scaled(d, error, own, work, peak, terms.rms)
     return error
 
 
@@ -260,12 +297,16 @@ def _add_relative(
     b: FloatArray,
     error: FloatArray,
     own: FloatArray,
-    out: FloatArray,
+    work: Buffers,
 ) -> float:
-    divisor = own if float(own.min()) > REL_FLOOR else np.maximum(own, REL_FLOOR, out=out)
-    relative = np.divide(error, divisor, out=out)
+    out = work.more[: error.size]
+    np.maximum(own, work.constant(REL_FLOOR, error.size), out=out)
+    relative = np.divide(error, out, out=out)
     peak = float(relative.max())
     if peak >= d.max_rel * (1 - _MARGIN):
+        if peak == 1 and not a.any():  # zeros are off by exactly 1
+            d.max_rel = max(d.max_rel, 1.0)
+            return peak
         at = np.flatnonzero(relative >= peak * (1 - _MARGIN))
         exact_r = b[at].astype(np.float64)
         exact = np.abs(a[at].astype(np.float64) - exact_r) / np.maximum(np.abs(exact_r), REL_FLOOR)
@@ -278,13 +319,18 @@ def _outside(
     b: FloatArray,
     error: FloatArray,
     own: FloatArray,
-    out: FloatArray,
+    work: Buffers,
     terms: Terms,
 ) -> int:
     """Elements outside the strict rule; near its limit, decided in float64."""
-    limit = np.multiply(own, terms.tolerance_rel * (1 - _MARGIN), out=out)
-    np.maximum(limit, terms.tolerance_abs * (1 - _MARGIN), out=limit)
-    at = np.flatnonzero(error > limit)
+    limit = np.multiply(own, terms.tolerance_rel * (1 + _MARGIN), out=work.more[: error.size])
+    np.maximum(limit, work.constant(terms.tolerance_abs * (1 + _MARGIN), error.size), out=limit)
+    beyond = int(np.count_nonzero(error > limit))
+    limit *= (1 - _MARGIN) / (1 + _MARGIN)
+    at_most = error > limit
+    if int(np.count_nonzero(at_most)) == beyond:
+        return beyond
+    at = np.flatnonzero(at_most)
     exact_r = b[at].astype(np.float64)
     exact = np.abs(a[at].astype(np.float64) - exact_r)
     allowed = np.maximum(terms.tolerance_abs, terms.tolerance_rel * np.abs(exact_r))
@@ -292,7 +338,7 @@ def _outside(
 
 
 def _add_scaled(
-    d: Difference, error: FloatArray, own: FloatArray, out: FloatArray, peak: float, rms: float
+    d: Difference, error: FloatArray, own: FloatArray, work: Buffers, peak: float, rms: float
 ) -> None:
     """What is counted against the RMS of the reference: histogram, `max_scaled`, gross errors."""
     nonzero = int(np.count_nonzero(error > 0))
@@ -302,20 +348,26 @@ def _add_scaled(
         d.gross += nonzero
         return
     if peak > d.max_scaled * rms:
-        scaled = np.divide(error, np.maximum(np.abs(own), rms, out=out), out=out)
-        d.max_scaled = max(d.max_scaled, float(scaled.max()))
+        out = np.maximum(own, work.constant(rms, error.size), out=work.more[: error.size])
+        d.max_scaled = max(d.max_scaled, float(np.divide(error, out, out=out).max()))
     if peak > GROSS_RMS * rms:
-        gross = error > np.multiply(np.abs(own), GROSS_OWN, out=out)
-        gross &= error > GROSS_RMS * rms
-        d.gross += int(np.count_nonzero(gross))
-    above = 0
+        limit = np.multiply(own, GROSS_OWN, out=work.more[: error.size])
+        np.maximum(limit, work.constant(GROSS_RMS * rms, error.size), out=limit)
+        d.gross += int(np.count_nonzero(error > limit))
+    # Once few elements are left only those are gone through.
+    left, gone, above = error, 0, 0
     for exponent in range(1, -10, -1):
         edge = rms * 10.0**exponent
-        at_least = int(np.count_nonzero(error >= edge)) if edge <= peak else 0
-        d.histogram[exponent + 11] += at_least - above
-        above = at_least
+        if edge > peak:
+            continue
+        beyond = left >= edge
+        count = gone + int(np.count_nonzero(beyond))
+        d.histogram[exponent + 11] += count - above
+        above = count
         if above == nonzero:
             return
+        if (count - gone) * 8 > left.size * 7:
+            left, gone = left[np.flatnonzero(left < edge)], count
     d.histogram[1] += nonzero - above
 
 
@@ -326,7 +378,9 @@ def _add_rows(
     error: FloatArray,
     b: FloatArray,
     zero_point: float,
+    error_squares: float,
 ) -> None:
+    """`error_squares` is that of the whole chunk, known already."""
     signal = b - zero_point if zero_point else b
     if where is not None:
         index = (start + where) // rows.length
@@ -336,10 +390,27 @@ def _add_rows(
         return
     first, count = start // rows.length, max(1, error.size // rows.length)
     span = slice(first, first + count)
-    error, signal = error.reshape(count, -1), signal.reshape(count, -1)
-    rows.error[span] += np.square(error, dtype=np.float64).sum(axis=1)
-    rows.signal[span] += np.square(signal, dtype=np.float64).sum(axis=1)
-    np.maximum(rows.peak[span], error.max(axis=1), out=rows.peak[span])
+    peaks = error.reshape(count, -1).max(axis=1)
+    np.maximum(rows.peak[span], peaks, out=rows.peak[span])
+    rows.signal[span] += _row_squares(signal.reshape(count, -1))
+    if count == 1:
+        rows.error[first] += error_squares
+    elif peaks.any():
+        rows.error[span] += _row_squares(error.reshape(count, -1))
+
+
+def _row_squares(values: FloatArray) -> FloatArray:
+    """Sum of squares per row: in float32 where that neither overflows nor underflows."""
+    if values.dtype != np.float32:
+        return np.asarray(np.square(values, dtype=np.float64).sum(axis=1))
+    if values.shape[0] == 1:
+        sums = np.array([float(values[0] @ values[0])])
+    else:
+        sums = np.einsum("ij,ij->i", values, values).astype(np.float64)
+    unsure = np.flatnonzero((sums < SAFE_LOW**2 * values.shape[1]) | (sums > SAFE_HIGH**2))
+    if unsure.size:
+        sums[unsure] = np.square(values[unsure], dtype=np.float64).sum(axis=1)
+    return sums
 
 
 # --- small things

@@ -1,15 +1,21 @@
 """Tolerance policies, noise floors and grades: from numeric facts to a judgement of one output.
 
-Policy `calibrated` judges an output by two sizes of its error, and the worse one decides:
+Policy `calibrated` judges the size of an output's error at three levels, and the worst decides:
 
 * overall: normalised RMSE against a threshold, which is the guard rail of the precision in use,
   or ten times the model's measured noise floor where that is larger, up to a cap;
-* anywhere: the largest element error against a share of the reference's RMS, or of that very
-  element, or ten times the floor's largest, so that one wrong slice in a large output shows.
+* in one element: the largest |o−r| / max(|r|, RMS(r)) against a fixed share, so that one wrong
+  value in a large output shows. A noisy floor may double the share, no more;
+* in one channel (`sweep.channels`): an error as large as the channel's signal, where the signal is
+  more than the precision's noise and the error far above the other channels' and the floor.
 
-An error below the absolute floor of the precision is never a mismatch: there is nothing to compare
-there but rounding. Integers that stand for real numbers are judged in steps of their quantization;
-integers that do not (indices, counts) must be equal, unless the reference's own kernels move them.
+Values that are related to the reference's may differ by the absolute floor at any scale; unrelated
+ones only where both sides lie below it. Zeros are no rounding of a reference that is not zero.
+
+Integers that stand for real numbers are judged in steps of their quantization. Integers that do not
+(labels, indices, counts) must be equal, but for one in a thousand where there are a thousand of
+them: an argmax over two nearly equal scores may fall either way. Or else the reference's own
+kernels move them as far.
 
 Healthy fp32 runs on WebGPU show a normalised RMSE of 1e-8 to 4e-4, real mismatches 0.2 and more.
 """
@@ -21,7 +27,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sweep.compare import OutputComparison, compare_outputs
+from sweep.channels import LostChannel
+from sweep.compare import OutputComparison, SideFacts, compare_outputs
 from sweep.config import Frozen, TolerancePolicyName
 
 Grade = Literal["exact", "rounding", "precision", "divergent", "broken"]
@@ -69,17 +76,35 @@ class GuardRail(Frozen):
     cap: float
     """However noisy the reference is, beyond this normalised RMSE it excuses nothing."""
     element: float
-    """Largest element error, as a share of the reference's RMS or of that element."""
-    absolute: float
-    """Errors up to this size are rounding at any scale."""
+    """Largest error of an element, as a share of the reference's RMS or of that element."""
+    channel: float
+    """Signal of a channel, as a share of the output's RMS, from which the channel must be right."""
+    smallest: float
+    """Values below this may become zero: the smallest the arithmetic need not flush."""
 
 
 GUARD_RAILS: dict[PrecisionInUse, GuardRail] = {
-    "fp32": GuardRail(rounding=1e-5, nrmse=1e-3, cap=0.05, element=0.05, absolute=1e-7),
-    "fp16": GuardRail(rounding=1e-3, nrmse=1e-2, cap=0.1, element=0.2, absolute=1e-4),
+    "fp32": GuardRail(
+        rounding=1e-5, nrmse=1e-3, cap=0.05, element=0.05, channel=3e-5, smallest=2.0**-126
+    ),
+    # float16 ends at its smallest subnormal number, 2^-24.
+    "fp16": GuardRail(rounding=1e-3, nrmse=1e-2, cap=0.1, element=0.2, channel=1e-2, smallest=6e-8),
     # Integer arithmetic on one side may meet dequantized floats on the other.
-    "quantized": GuardRail(rounding=1e-5, nrmse=5e-2, cap=0.15, element=0.5, absolute=1e-4),
+    "quantized": GuardRail(
+        rounding=1e-5, nrmse=5e-2, cap=0.15, element=0.5, channel=0.1, smallest=2.0**-126
+    ),
 }
+
+ABSOLUTE = 1e-7
+"""Residuals of float arithmetic on values about 1 (x − x, 1 − x): an error this small is rounding,
+unless the output shares nothing else with the reference."""
+
+FLOOR_ELEMENT = 2.0
+"""How often `GuardRail.element` a noisy floor may excuse in one element."""
+
+LABEL_ELEMENTS = 1000
+LABEL_SHARE = 1e-3
+"""Of at least so many labels, so many may differ: ties of an argmax, broken by rounding."""
 
 FLOOR_FACTOR = 10.0
 """How many noise floors an error may be: the floor is one draw of what it estimates."""
@@ -156,8 +181,9 @@ def judge_output(
     else:
         grade, reason = _grade_floats(facts, floor, rail, threshold)
     match = not is_mismatch(grade)
-    if policy == "strict":
-        match = bool(facts.strict_match)
+    # Where a value is not finite the strict rule has no answer: the grade stands.
+    if policy == "strict" and facts.strict_match is not None:
+        match = facts.strict_match
         reason = (
             f"{facts.strict_outside} of {facts.elements} elements outside the strict rule; {reason}"
         )
@@ -196,7 +222,7 @@ def _not_numbers(facts: OutputComparison) -> tuple[Grade, str] | None:
     if facts.identical:
         return "exact", "identical bit for bit"
     if facts.max_abs is None and facts.elements and facts.rmse is None:
-        return "exact", "no finite value on either side"
+        return "exact", "no finite value on either side, at the same positions"
     if facts.max_abs == 0:
         return "exact", "equal in every element"
     return None
@@ -219,6 +245,10 @@ def _grade_integers(
             return "precision", words
         return ("broken" if _shares_nothing(facts) else "divergent"), words
     words = f"integers differ by up to {facts.max_abs:g}"
+    if facts.differing is not None:
+        words = f"{facts.differing} of {facts.elements} {words}"
+        if facts.elements >= LABEL_ELEMENTS and facts.differing <= LABEL_SHARE * facts.elements:
+            return "precision", words
     if moved > 0 and facts.max_abs <= moved and (facts.nrmse or 0) <= 2 * _floor_nrmse(floor):
         return "precision", f"{words}, as the reference's own kernels do"
     return ("broken" if _shares_nothing(facts) else "divergent"), words
@@ -232,31 +262,61 @@ def _grade_floats(
         return early
     if facts.max_abs is None or facts.rmse is None:
         return "broken", "the error is too large for a number"
-    if facts.max_abs <= rail.absolute:
-        return "rounding", f"no error above {rail.absolute:g}"
+    if _excused(facts, rail):
+        return "rounding", f"no error above {facts.max_abs:.3g}"
     if facts.nrmse is None:
         return "broken", f"the reference is all zeros, the output has {facts.max_abs:.3g}"
     words = f"normalised RMSE {facts.nrmse:.3g}, {threshold:.3g} allowed"
     if facts.nrmse > threshold:
         return ("broken" if _shares_nothing(facts) else "divergent"), words
-    allowed = _element_bound(facts, floor, rail)
-    if facts.max_abs > allowed:
+    share, allowed = facts.max_scaled or 0.0, _element_share(facts, floor, rail)
+    if share > allowed and facts.max_abs > ABSOLUTE:
         return "divergent", (
-            f"{words}, but one element is off by {facts.max_abs:.3g}, {allowed:.3g} allowed"
+            f"{words}, but an element is off by {share:.3g} of its scale, {allowed:.3g} allowed"
+        )
+    lost = _lost_channel(facts, floor, rail)
+    if lost:
+        return "divergent", (
+            f"{words}, but channel {lost.index} of axis {lost.axis} is off by {lost.error:.3g} RMS "
+            f"with a signal of {lost.signal:.3g}, the others by no more than {lost.others:.3g}"
         )
     rounding = max(rail.rounding, min(3 * _floor_nrmse(floor), rail.nrmse))
     return ("rounding" if facts.nrmse <= rounding else "precision"), words
 
 
-def _element_bound(facts: OutputComparison, floor: NoiseFloor | None, rail: GuardRail) -> float:
+def _excused(facts: OutputComparison, rail: GuardRail) -> bool:
+    """Whether an error is too small in itself to say anything, at whatever scale."""
+    assert facts.max_abs is not None
+    measured, reference = _peak(facts.measured), _peak(facts.reference)
+    if facts.measured.all_zero:
+        return reference < rail.smallest
+    if facts.max_abs > ABSOLUTE:
+        return False
+    return max(measured, reference) <= ABSOLUTE or not _shares_nothing(facts)
+
+
+def _peak(side: SideFacts) -> float:
+    """The largest magnitude among the finite values."""
+    return max(abs(side.min or 0.0), abs(side.max or 0.0))
+
+
+def _element_share(facts: OutputComparison, floor: NoiseFloor | None, rail: GuardRail) -> float:
+    """Largest |o−r| / max(|r|, RMS(r)) that one element may show."""
+    scale = facts.reference.rms
+    noise = FLOOR_FACTOR * _floor_max_abs(floor) / scale if scale else 0.0
+    return max(rail.element, min(noise, FLOOR_ELEMENT * rail.element))
+
+
+def _lost_channel(
+    facts: OutputComparison, floor: NoiseFloor | None, rail: GuardRail
+) -> LostChannel | None:
+    """A channel that no noise explains: neither the others' errors nor the reference's floor."""
     scale = facts.reference.rms or 0.0
-    worst = abs(facts.worst.reference) if facts.worst else 0.0
-    cap = rail.cap * max(abs(facts.reference.min or 0.0), abs(facts.reference.max or 0.0))
-    return max(
-        rail.element * max(scale, worst),
-        min(FLOOR_FACTOR * _floor_max_abs(floor), cap),
-        rail.absolute,
-    )
+    for channel in facts.lost_channels:
+        noise = max(channel.others, _floor_max_abs(floor), ABSOLUTE / FLOOR_FACTOR)
+        if channel.signal >= rail.channel * scale and channel.error > FLOOR_FACTOR * noise:
+            return channel
+    return None
 
 
 def _shares_nothing(facts: OutputComparison) -> bool:

@@ -164,8 +164,11 @@ def test_non_finite_values() -> None:
         assert other.nonfinite_positions_differ
         assert other.differing == 1
     allnan = compare_outputs(np.full(3, nan, np.float32), np.full(3, nan, np.float32))
-    assert allnan.problem == "no position is finite on both sides"
-    assert allnan.max_abs is None
+    assert (allnan.problem, allnan.finite_pairs, allnan.max_abs) == (None, 0, None)
+    assert not allnan.nonfinite_positions_differ
+    gone = compare_outputs(np.full(3, nan, np.float32), np.ones(3, np.float32))
+    assert (gone.problem, gone.finite_pairs, gone.max_abs) == (None, 0, None)
+    assert gone.nonfinite_positions_differ
 
 
 def test_rows_with_non_finite_values_keep_their_index() -> None:
