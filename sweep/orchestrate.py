@@ -12,6 +12,7 @@ from typing import Literal
 
 from sweep.bench import Bench
 from sweep.catalog import CatalogEntry
+from sweep.config import SweepConfig
 from sweep.errors import EnvironmentProblem, RecordError, StoreError, SweepError
 from sweep.measure import Desktop, measure_model, record_config, run_desktop
 from sweep.packed import PackedRecords
@@ -152,7 +153,11 @@ async def sweep_models(
             if stop.is_set():
                 break
             try:
-                there = _existing(first, entry, date, out) if skip_existing and out else None
+                there = None
+                if skip_existing and out:
+                    there = existing(
+                        first.config, first.core.version, entry, date, out, first.machine_label
+                    )
                 if there is not None:
                     found[index] = keep(there[0]), there[1]
                     outcome.skipped += 1
@@ -289,23 +294,31 @@ def not_measured(record: Record) -> bool:
     )
 
 
-def _existing(
-    bench: Bench, entry: CatalogEntry, date: str, out: Path
+def existing(
+    config: SweepConfig,
+    core_version: str,
+    entry: CatalogEntry,
+    date: str,
+    out: Path,
+    machine_label: str | None = None,
 ) -> tuple[Record, Path] | None:
-    """A whole record of the same question: model, date, leg and configuration."""
-    path = record_path(out, bench.core.version, date, entry.model_id, bench.config.leg.name)
+    """A whole record of the same question: model, date, leg and configuration.
+
+    `machine_label`: of that machine; None: of any.
+    """
+    path = record_path(out, core_version, date, entry.model_id, config.leg.name)
     if not path.is_file():
         return None
     try:
         record = read_record(path)
     except RecordError:
         return None
-    backends = set(entry.backends or bench.config.backends)
     if any(result.failure_class in NOT_FETCHED for result in record.results):
         return None
+    labels = {result.env.machine_label for result in record.results}
     same = (
-        record.config == record_config(bench.config)
-        and {result.backend for result in record.results} == backends
-        and all(result.env.machine_label == bench.machine_label for result in record.results)
+        record.config == record_config(config)
+        and {result.backend for result in record.results} == set(entry.backends or config.backends)
+        and (machine_label is None or labels == {machine_label})
     )
     return (record, path) if same else None
