@@ -1,7 +1,7 @@
 # make setup   virtual environment, browser and @litertjs/core
 # make sweep   setup, then sweep the starter catalog
 # make test    setup, then all tests
-# make lint    style, formatting and types
+# make lint    style, formatting, types and workflows
 # make lock    pin the dependencies of pyproject.toml again (needs uv)
 
 VENV := .venv
@@ -25,6 +25,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --pedantic --strict-collection --quiet .github/workflows
 
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
