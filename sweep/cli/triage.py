@@ -1,0 +1,82 @@
+"""`litertjs-sweep triage`: from a wrong output to the smallest model that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def triage_command(
+    source: Annotated[str, typer.Argument(help="A file, or a source as in catalogs.")],
+    core: Annotated[str, typer.Option(help="Version of @litertjs/core, or `latest`.")] = "latest",
+    backend: Annotated[str, typer.Option(help="Backend under triage.")] = "webgpu_mldrift",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where <model id>/report.html goes; default: ./triage."),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=0.1, help="Minutes it may take; what was begun is finished.")
+    ] = 10,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print report.json, nothing else; files only with --out."),
+    ] = False,
+    leg: Annotated[str, typer.Option(help="Leg to run, as for `run`.")] = "default",
+    ladder: Annotated[bool, typer.Option(help="Try other precisions, builds and releases.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 42,
+    input_sets: Annotated[int, typer.Option(min=1, max=16, help="Input sets.")] = 4,
+    date: Annotated[str | None, typer.Option(help="Date of the report, YYYY-MM-DD.")] = None,
+    machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
+    headed: Annotated[bool, typer.Option(help="Show the browser.")] = False,
+    browser: Annotated[Path | None, typer.Option(help="Browser executable.")] = None,
+) -> None:
+    """Find the smallest part of a model that shows its fault, and write a bug report."""
+    from sweep.cli.checks import make_config
+    from sweep.cli.sweeping import model_id_of, today
+    from sweep.triage.triage import Request, run_triage
+    from sweep.triage.write import report_json, write_report
+
+    config = make_config(
+        core=core,
+        backends=["wasm_xnnpack"] if backend == "wasm_xnnpack" else ["wasm_xnnpack", backend],
+        leg=leg,
+        latency=False,
+        warmup_runs=1,
+        seed=seed,
+        input_sets=input_sets,
+    )
+    request = Request(
+        source=source,
+        model_id=model_id_of(source),
+        backend=config.backends[-1],
+        config=config,
+        date=today(date),
+        minutes=budget,
+        climb=ladder,
+    )
+    stderr = Console(stderr=True, quiet=as_json, highlight=False)
+    report, found = asyncio.run(
+        run_triage(
+            request,
+            browser=browser,
+            headed=headed,
+            machine_label=machine_label,
+            say=lambda line: stderr.print(line, style="dim", markup=False, soft_wrap=True),
+        )
+    )
+    if out is not None or not as_json:
+        folder = (out or Path("triage")) / request.model_id
+        path = write_report(report, found, folder, config.leg)
+    if as_json:
+        sys.stdout.write(report_json(report))
+        return
+    console = Console(highlight=False)
+    console.print(report.headline, style="bold", markup=False, soft_wrap=True)
+    for line in report.observed:
+        console.print(f"- {line}", markup=False, soft_wrap=True)
+    console.print(f"Report: {path} ({report.seconds:g} s)", markup=False, soft_wrap=True)
