@@ -148,6 +148,7 @@ async def test_two_workers_one_is_killed(scheduler: Scheduler, tmp_path: Path) -
     for path, entry in zip(outcome.paths, catalog, strict=True):
         record = read_record(path)
         assert len({result.env.machine_label for result in record.results}) == 1
-        assert [result.status for result in record.results] == ["pass", "pass"]
+        # Without a desktop reference nothing vouches for wasm.
+        assert [result.status for result in record.results] == ["unverified", "pass"]
         assert record.source == entry.source
     assert default_machine_label() not in {r.results[0].env.machine_label for r in outcome.records}
