@@ -18,11 +18,13 @@ import pytest
 
 from sweep.errors import EnvironmentProblem
 from sweep.paths import cache_dir
+from sweep.record import Record
 from sweep.runtime import ensure_core
-from sweep.store import list_sweeps, read_record
+from sweep.store import list_sweeps, read_record, write_record
 from tests import tflite_builder as build
+from tests.make_records import make_record
 
-CLI = [sys.executable, "-c", "from sweep.cli.main import main; main()", "release-sweep"]
+CLI = [sys.executable, "-c", "from sweep.cli.main import main; main()"]
 FAST = ["--runs", "8", "--machine-label", "test"]
 ROOT = Path(__file__).parents[1]
 
@@ -62,7 +64,7 @@ class Store:
         return self.directory / "out"
 
     def command(self, *args: str) -> list[str]:
-        return [*CLI, str(self.catalog), "--out", str(self.out), *FAST, *args]
+        return [*CLI, "release-sweep", str(self.catalog), "--out", str(self.out), *FAST, *args]
 
     def run(self, *args: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -167,8 +169,25 @@ def test_a_real_regression_is_confirmed_and_ends_with_four(tmp_path: Path) -> No
     profile = tmp_path / "cpu.toml"
     profile.write_text('name = "cpu"\n[[leg]]\nname = "no-webgpu"\nwebgpu = false\n')
     choice = ["--versions", "0.2.1,2.0.0", "--profile", str(profile), "--fail-on", "regression"]
-    found = store.run(*choice, "--date", "2026-01-02")
+    # Interrupted at the second look: what was swept stays, and no report claims anything.
+    with subprocess.Popen(
+        store.command(*choice, "--date", "2026-01-02"), stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "measuring 1 models again" in line:
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130, "".join(said)
+    assert not (store.out / "reports").exists()
+    swept = store.swept()
+
+    found = store.run(*choice, "--date", "2026-01-03")
     assert found.returncode == 4, found.stdout + found.stderr
+    assert store.swept() == swept
     report = store.report("0.2.1", "2.0.0")
     (look,) = report["confirmations"]
     assert (look["model_id"], look["backend"], look["leg"], look["verdict"]) == (
@@ -180,7 +199,7 @@ def test_a_real_regression_is_confirmed_and_ends_with_four(tmp_path: Path) -> No
     record = read_record(store.out / "2.0.0/2026-01-02/no-webgpu/add.json")
     assert {r.backend: r.status for r in record.results}["webgpu_mldrift"] == "unavailable"
     # Said once: there is nothing new the next time.
-    assert store.run(*choice, "--date", "2026-01-03").returncode == 0
+    assert store.run(*choice, "--date", "2026-01-04").returncode == 0
 
 
 @pytest.mark.browser
@@ -249,3 +268,22 @@ def test_a_version_that_was_never_published(tmp_path: Path) -> None:
     found = store.run("--versions", "2.5.3,9.9.9")
     assert (found.returncode, store.out.exists()) in ((2, False), (3, False))
     assert "9.9.9" in found.stderr or found.returncode == 3
+
+
+@pytest.mark.network
+def test_releases_lists_what_is_published_cached_and_swept(tmp_path: Path) -> None:
+    need_releases("2.5.3")
+    write_record(tmp_path, Record.model_validate(make_record("m", core="2.5.3")))
+    command = [*CLI, "releases", "--data", str(tmp_path), "--json"]
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    if found.returncode == 3:
+        pytest.skip(f"the registry cannot be reached: {found.stderr}")
+    releases = {release["version"]: release for release in json.loads(found.stdout)}
+    assert releases["2.5.3"]["cached"]
+    assert releases["2.5.3"]["swept"] == ["2026-01-05"]
+    assert list(releases)[:3] == ["0.1.1", "0.2.1", "2.0.0"]
+    assert releases["0.2.1"]["swept"] == []
+    assert releases["0.2.1"]["published"].startswith("20")
