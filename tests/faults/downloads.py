@@ -56,8 +56,8 @@ def misbehaving(body: bytes) -> Iterator[Misbehaving]:
             if plan.cut_after is not None and len(plan.ranges) == 1:
                 self.wfile.write(rest[: plan.cut_after])
                 self.wfile.flush()
-                if plan.stall:
-                    plan.release.wait(30)
+                # Time for what was sent to arrive; a stall lasts until the client has given up.
+                plan.release.wait(30 if plan.stall else 0.3)
                 self.close_connection = True
                 self.connection.shutdown(2)
                 return

@@ -82,7 +82,7 @@ def test_thirty_kills_lose_nothing_and_nothing_is_measured_twice(
     seed = int(os.environ.get("FAULTS_SEED", time.time_ns() % 10**9))
     print("FAULTS_SEED", seed)
     draw = random.Random(seed)
-    catalog, out = make_catalog(tmp_path, 200), tmp_path / "out"
+    catalog, out = make_catalog(tmp_path, 120), tmp_path / "out"
     logs = []
     before: dict[str, bytes] = {}
     with fork_server() as server:
@@ -105,18 +105,18 @@ def test_thirty_kills_lose_nothing_and_nothing_is_measured_twice(
             before = after
         assert wait_for(lambda: not browsers_under(scratch))
         assert before, "no kill came late enough to see a record"
-        assert len(before) < 200, "every kill came too late"
+        assert len(before) < 120, "every kill came too late"
         state = read_state(out)
         assert life(state) == "killed"
         last = tmp_path / "last.jsonl"
         argv = run_options(catalog, out, "--skip-existing", log_file=last)
         running = server.start(argv, tmp_path / "last.log")
         assert wait_for(lambda: not alive(running.process), 150), running.output()
-    assert "200 records in" in running.output()
+    assert "120 records in" in running.output()
     assert sorted(events(last, "skipped")) == sorted(before)
     done = events(last, "done")
-    assert len(done) == len(set(done)) == 200 - len(before)
-    assert set(records_in(out)) == {f"m{i:03}" for i in range(200)}
+    assert len(done) == len(set(done)) == 120 - len(before)
+    assert set(records_in(out)) == {f"m{i:03}" for i in range(120)}
     times = collections.Counter(model for log in [*logs, last] for model in events(log, "done"))
     assert max(times.values()) == 1
     assert life(read_state(out)) == "ended"
@@ -184,9 +184,9 @@ def test_the_second_sweep_on_a_directory_is_refused_with_who_holds_it(
 
 
 def test_a_browser_that_hangs_dies_with_a_killed_sweep(tmp_path: Path, scratch: Path) -> None:
-    catalog, out = make_catalog(tmp_path, 200), tmp_path / "out"
+    catalog, out = make_catalog(tmp_path, 120), tmp_path / "out"
     with sweeping(run_options(catalog, out), tmp_path / "log") as running:
-        running.wait_for_output("[1/200]")
+        running.wait_for_output("[1/120]")
         browser = browsers_under(scratch)
         assert browser
         for process in browser:
