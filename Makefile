@@ -2,6 +2,8 @@
 # make sweep   setup, then sweep the starter catalog
 # make test    setup, then all tests
 # make lint    style, formatting, types and workflows
+# make audit   known vulnerabilities in the dependencies; says so where it cannot be known
+# make faults  the tests that inject faults, with real Chromium
 # make lock    pin the dependencies of pyproject.toml again (needs uv)
 
 VENV := .venv
@@ -9,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 CATALOG ?= configs/catalogs/starter.toml
 
-.PHONY: setup sweep test lint lock clean
+.PHONY: setup sweep test lint audit faults lock clean
 
 setup: $(VENV)/base
 	$(BIN)/litertjs-sweep setup
@@ -26,6 +28,12 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/zizmor --offline --pedantic --strict-collection --quiet .github/workflows
+
+audit: $(VENV)/base
+	scripts/audit.sh $(BIN)
+
+faults: $(VENV)/machine $(VENV)/dev
+	$(BIN)/python -m pytest tests/faults
 
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \

@@ -82,9 +82,42 @@ def open_model(source: Source) -> ModelFile:
         raise ModelError(
             f"{name}: not a well-formed .tflite model ({type(error).__name__}: {error})"
         ) from error
-    _take_in(tree, data)
+    _check_indices(tree, name)
+    try:
+        _take_in(tree, data)
+    except ValueError as error:
+        raise ModelError(f"{name}: a buffer lies outside the file ({error})") from error
     _refuse_losses(tree, name)
     return ModelFile(name, tree)
+
+
+def _check_indices(tree: Any, name: str) -> None:
+    """Whatever points somewhere must point at something: strangers write these files."""
+
+    def within(what: str, index: int, count: int, lowest: int = 0) -> None:
+        if not lowest <= index < count:
+            raise ModelError(f"{name}: not a well-formed .tflite model ({what} {index} of {count})")
+
+    buffers, codes = len(tree.buffers or []), len(tree.operatorCodes or [])
+    for graph in tree.subgraphs or []:
+        tensors = len([] if graph.tensors is None else graph.tensors)
+        for tensor in graph.tensors or []:
+            within("buffer", tensor.buffer, buffers)
+        for operator in graph.operators or []:
+            within("operator code", operator.opcodeIndex, codes)
+            for index in _listed(operator.inputs):
+                within("tensor", index, tensors, -1)  # -1: an input that is left out
+            for index in (*_listed(operator.outputs), *_listed(operator.intermediates)):
+                within("tensor", index, tensors)
+        for index in (*_listed(graph.inputs), *_listed(graph.outputs)):
+            within("tensor", index, tensors)
+    for metadata in tree.metadata or []:
+        within("buffer", metadata.buffer, buffers)
+
+
+def _listed(values: Any) -> list[int]:
+    """A vector of the object tree, which may be a list, an array or None."""
+    return [] if values is None else [int(value) for value in values]
 
 
 def _take_in(tree: Any, data: Any) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sweep.errors import ModelError, RecordError
 from sweep.model import inspect_model, rounding_may_differ
 from sweep.store import parse_record
+from sweep.triage.cut import op_model, prefix
 from tests.faults.models import scaling_model
 from tests.make_records import make_record
 
@@ -80,6 +81,27 @@ def test_every_single_size_claim_is_disbelieved(tmp_path: Path) -> None:
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 200_000, f"{grown} KiB for a model of {len(MODEL)} bytes"
     assert time.monotonic() - started < 60
+
+
+@QUICK
+@given(
+    edits=st.lists(
+        st.tuples(st.integers(0, len(MODEL) // 4 - 1), st.sampled_from([0, 1, 2, 3, 7, 99, 2**31])),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_cutting_a_damaged_model_gives_a_model_or_a_model_error(
+    tmp_path: Path, edits: list[tuple[int, int]]
+) -> None:
+    data = bytearray(MODEL)
+    for word, value in edits:
+        struct.pack_into("<I", data, 4 * word, value)
+    path = tmp_path / "fuzzed.tflite"
+    path.write_bytes(data)
+    for cut in (op_model, prefix):
+        with contextlib.suppress(ModelError):
+            cut(path, 0)
 
 
 JSON_VALUES = st.recursive(
