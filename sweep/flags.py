@@ -32,10 +32,14 @@ def flags_of(
     found: list[Flag] = []
     if verdict.runs:
         zero = [c.facts.measured.all_zero for c in comparisons]
+        if context.uncompared_all_zero is not None:
+            zero.append(context.uncompared_all_zero)
         only_here = [
             c.facts.measured.all_zero and not c.facts.reference.all_zero for c in comparisons
         ]
-        non_finite = any(non_finite_counts(c)[0] for c in comparisons)
+        non_finite = context.uncompared_non_finite or any(
+            non_finite_counts(c)[0] for c in comparisons
+        )
         wasm_alone = on_gpu and not any(c.against == "wasm" for c in comparisons)
         checks: tuple[tuple[Flag, bool], ...] = (
             (

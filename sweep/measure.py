@@ -212,6 +212,8 @@ async def _measure_once(
             pattern_kind=verified.pattern,
             stability=verified.stability,
             mismatch_after_first_run=verified.mismatch_after_first_run,
+            uncompared_all_zero=verified.uncompared_all_zero,
+            uncompared_non_finite=verified.uncompared_non_finite,
             software_adapter=bench.environment(measurement).adapter_class == "software",
         ),
     )
@@ -219,8 +221,11 @@ async def _measure_once(
 
 
 def _matches_desktop(outcome: BackendOutcome | None) -> bool | None:
-    """Whether a backend's outputs agree with the desktop reference's; None: not compared."""
-    if outcome is None:
+    """Whether a backend's outputs agree with the desktop reference's; None: not compared.
+
+    What lay in the outputs of a run that computed nothing agrees with nothing, nor disagrees.
+    """
+    if outcome is None or not outcome.verdict.runs:
         return None
     against = [c for c in outcome.verified.comparisons if c.against == "desktop"]
     if not against:
@@ -302,7 +307,7 @@ def _result(bench: Bench, backend: Backend, outcome: BackendOutcome, date: str) 
     flags: Any = verdict.flags
     if outcome.confirmed is False:
         flags = (*flags, "not_confirmed_in_fresh_page")
-    if latency.noise and ran and "noisy_timing" not in flags:
+    if latency.noise and latency.samples_ms and ran:
         flags = (*flags, "noisy_timing")
     return Result(
         backend=backend,

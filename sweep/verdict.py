@@ -33,6 +33,10 @@ class VerdictContext(Frozen):
     """Kind of the worst output's error pattern."""
     stability: tuple[StabilityRecord, ...] = ()
     mismatch_after_first_run: bool = False
+    uncompared_all_zero: bool | None = None
+    """The outputs that no reference was there for are zero throughout; None: there are none."""
+    uncompared_non_finite: bool = False
+    """Some value of those outputs is not finite."""
     software_adapter: bool = False
     model_bytes: int | None = None
     failure_class: str | None = None

@@ -42,6 +42,10 @@ class Verified:
     """Kind of the worst output's error pattern; None when nothing is wrong."""
     mismatch_after_first_run: bool
     """The first run is right and a later run on the same input is not."""
+    uncompared_all_zero: bool | None = None
+    """The outputs that no reference was there for are zero throughout; None: there are none."""
+    uncompared_non_finite: bool = False
+    """Some value of those outputs is not finite."""
 
 
 def load_output(tensor: OutputTensor) -> np.ndarray:
@@ -156,6 +160,7 @@ def verify(
                 after_first = after_first or bool(wrong)
                 comparisons += wrong
     measured = measured_outputs(measurement, facts)
+    zero, non_finite = _uncompared(measured, comparisons)
     return Verified(
         comparisons=tuple(comparisons),
         stability=tuple(stability),
@@ -163,6 +168,25 @@ def verify(
         input_independent=_input_independent(measured, wasm or desktop),
         pattern=_pattern(comparisons, measured, dict(references)),
         mismatch_after_first_run=after_first,
+        uncompared_all_zero=zero,
+        uncompared_non_finite=non_finite,
+    )
+
+
+def _uncompared(
+    measured: Mapping[SetKey, Outputs], comparisons: Iterable[ComparisonRecord]
+) -> tuple[bool | None, bool]:
+    """What can be said of outputs without a reference: all zero (None: no such), non-finite."""
+    compared = {(c.signature, c.input_set, c.output) for c in comparisons}
+    sides = [
+        compare_outputs(array, array).measured
+        for (signature, input_set), outputs in measured.items()
+        for name, array in outputs.items()
+        if (signature, input_set, name) not in compared and array.size
+    ]
+    return (
+        all(side.all_zero for side in sides) if sides else None,
+        any(side.nan or side.pos_inf or side.neg_inf for side in sides),
     )
 
 
