@@ -111,9 +111,14 @@ class ModelBuilder:
 
     def build(self) -> bytes:
         """The file."""
-        packer = flatbuffers.Builder(1024)
-        packer.Finish(self.model.Pack(packer), file_identifier=b"TFL3")
-        return bytes(packer.Output())
+        return packed(self.model)
+
+
+def packed(model: Any) -> bytes:
+    """The file of a `ModelT`."""
+    packer = flatbuffers.Builder(1024)
+    packer.Finish(model.Pack(packer), file_identifier=b"TFL3")
+    return bytes(packer.Output())
 
 
 def _named(name: str, index: int) -> Any:
@@ -169,10 +174,10 @@ def log_softmax_model(shape: Sequence[int] = (1, 8)) -> bytes:
     return b.build()
 
 
-def custom_op_model() -> bytes:
+def custom_op_model(shape: Sequence[int] = (1, 4)) -> bytes:
     """y = NO_SUCH_OP(x): no runtime has the operator."""
     b = ModelBuilder()
-    x, y = b.tensor("x", (1, 4)), b.tensor("y", (1, 4))
+    x, y = b.tensor("x", shape), b.tensor("y", shape)
     b.op("NO_SUCH_OP", [x], [y])
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
