@@ -75,11 +75,14 @@ async def accuse(
         return None
     record = await measure_repro(lab, shrunk, date)
     result = _result(record, lab.backend)
-    single = operator_count(shrunk.data) == 1 or len(shrunk.operators) == 1
+    fixed = graphs.constant_nodes(subject.graph)
+    acting = [n for n in shrunk.operators if n not in fixed]
+    composed = any(subject.graph.nodes[n].subgraphs for n in shrunk.operators)
+    single = len(acting) <= 1
     controls: tuple[Control, ...] = ()
     dependence: tuple[Any, ...] = ()
     if fault.kind == "mismatch":
-        if single:
+        if single and not composed:
             controls = await run_controls(lab, shrunk.data, shrunk.sets, shrunk.right)
         dependence = await depends_on(lab, shrunk.data, shrunk.sets[0])
     composites = [
@@ -115,11 +118,11 @@ async def accuse(
         arbitration=arbitration(record, lab.backend),
     )
     nodes = [subject.graph.nodes[n] for n in shrunk.operators]
-    main = [n for n in nodes if n.index not in graphs.constant_nodes(subject.graph)] or nodes
+    main = [n for n in nodes if n.index not in fixed] or nodes
     kind = subject.kind(main[0])
     confidence, because = _confidence(fault, repro, single)
     culprit = Culprit(
-        op=" + ".join(n.op for n in nodes),
+        op=" + ".join(_named(n) for n in nodes),
         node_indices=tuple(n.index for n in nodes),
         tensors=_tensors(subject, shrunk.operators),
         operators=tuple(subject.operator(n.index) for n in nodes),
@@ -176,6 +179,11 @@ def _result(record: Record, backend: str) -> Result:
     return next(r for r in record.results if r.backend == backend)
 
 
+def _named(node: graphs.Node) -> str:
+    name = node.options.get("name") if node.op == "STABLEHLO_COMPOSITE" else None
+    return f"{node.op} {name}" if name else node.op
+
+
 def _tensors(subject: Subject, nodes: Sequence[int]) -> tuple[Any, ...]:
     seen: dict[int, Any] = {}
     for node in nodes:
@@ -202,6 +210,8 @@ def _confidence(fault: Fault, repro: Repro, single: bool) -> tuple[Confidence, s
     if doubts:
         return "medium", "confirmed in a fresh page, but " + " and ".join(doubts)
     words = "one operator alone shows it in a fresh page"
+    if repro.operators > 1:
+        words = "one operator with what prepares its weights shows it in a fresh page"
     if fault.kind == "mismatch":
         words += (
             f", on {len(repro.wrong_sets)} of {repro.input_sets} inputs, against two references"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sweep.triage.cut import SIGNATURE
 from sweep.triage.findings import Control, Dependence
+from sweep.triage.fold import fold_all
 from sweep.triage.lab import InputSet, Lab, Trial
 from sweep.triage.resize import declared, fed_shapes, with_input_shapes, without_activation
 
@@ -41,6 +42,13 @@ async def run_controls(
             control = await _run(lab, model, given, title, changed)
             if control is not None:
                 found.append(control)
+    ready = await fold_all(lab, data)
+    if ready is not None:
+        control = await _run(
+            lab, ready, sets, "prepared weights", "weights stored as the graph would prepare them"
+        )
+        if control is not None:
+            found.append(control)
     plain = without_activation(data)
     if plain is not None:
         control = await _run(lab, plain, sets, "no fused activation", "activation → NONE")
@@ -48,6 +56,8 @@ async def run_controls(
             found.append(control)
     for model, fed in smaller:
         words = ", ".join(_words(s) for s in fed_shapes(model).values())
+        if any(c.changed == f"inputs {words}" for c in found):
+            continue
         control = await _run(lab, model, fed, "smaller", f"inputs {words}")
         if control is not None:
             found.append(control)
@@ -118,6 +128,8 @@ async def depends_on(lab: Lab, data: bytes, inputs: InputSet) -> tuple[Dependenc
         reference = [p for i, p in here if _moved(trial, i, reference=True)]
         measured = [p for i, p in here if _moved(trial, i, reference=False)]
         unused = [p for p in reference if p not in measured]
+        if not unused and (reference or not measured):
+            continue
         found.append(
             Dependence(
                 input=name,

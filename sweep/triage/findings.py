@@ -222,8 +222,10 @@ class Culprit(Frozen):
     evidence: tuple[str, ...]
     """Observed, each line from something that was run."""
     repro: Repro
+    also_shown: tuple[int, ...] = ()
+    """Further operators of this kind that were run and show the fault as well."""
     also: tuple[int, ...] = ()
-    """Further operators of the model with the same kind, options and shapes."""
+    """Further operators with the same kind, options and shapes, which were not run."""
 
 
 class DelegationFinding(Frozen):

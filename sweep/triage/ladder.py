@@ -117,27 +117,25 @@ async def page_of(lab: Lab, core: CoreFiles, leg: Leg) -> AsyncIterator[PageSess
 
 def summarise(rungs: Sequence[Rung], version: str) -> Ladder:
     """The ladder with its one-sentence outcome."""
-    changing = [r for r in rungs if r.changes_outcome]
+    right = [r for r in rungs if r.changes_outcome and r.status in ("pass", "fallback")]
+    other = [r for r in rungs if r.changes_outcome and r not in right]
     first_bad = first_bad_release(rungs, version)
+    parts = []
     if first_bad:
-        statement = f"The first release that shows it after one that does not is {first_bad}. "
-    else:
-        statement = ""
-    others = [r for r in changing if r.changed != "core version" or first_bad is None]
-    if others:
-        statement += (
-            "The outcome changes with: " + "; ".join(f"{r.name} ({r.status})" for r in others) + "."
-        )
-    elif not first_bad:
-        ran = [r for r in rungs if r.changes_outcome is not None]
-        statement = (
-            f"None of {len(ran)} switches changes the outcome: "
-            + ", ".join(r.name for r in ran)
+        parts.append(f"The first release that shows it after one that does not is {first_bad}.")
+    if right:
+        parts.append("Right with: " + ", ".join(r.name for r in right) + ".")
+    if other:
+        parts.append(
+            "Something else comes of it with: "
+            + ", ".join(f"{r.name} ({r.status})" for r in other)
             + "."
-            if ran
-            else "No switch could be run."
         )
-    return Ladder(rungs=tuple(rungs), first_bad_release=first_bad, statement=statement.strip())
+    same = [r for r in rungs if r.changes_outcome is False]
+    if same:
+        parts.append("The same with: " + ", ".join(r.name for r in same) + ".")
+    statement = " ".join(parts) or "No switch could be run."
+    return Ladder(rungs=tuple(rungs), first_bad_release=first_bad, statement=statement)
 
 
 def first_bad_release(rungs: Sequence[Rung], version: str) -> str | None:

@@ -16,6 +16,7 @@ from sweep.triage.budget import Budget
 from sweep.triage.constants import replace_constants
 from sweep.triage.cut import SIGNATURE
 from sweep.triage.fault import Fault, shows
+from sweep.triage.fold import folded
 from sweep.triage.graph import read
 from sweep.triage.lab import InputSet, Lab, Trial
 from sweep.triage.localise import oracle_of_parts
@@ -79,16 +80,37 @@ async def shrink(
     candidate = subject.part(kept, sets=(input_set,), any_dtype=fault.kind == "failure")
     assert candidate is not None
     trial = await lab.run(candidate.data, candidate.sets)
-    operators = tuple(n for n in candidate.operators if n in kept) or candidate.operators
     inputs_are = "drawn for the cut" if candidate.invented else "reference values of the model"
     now = Shrunk(
-        candidate.data, candidate.sets, trial, operators, (), inputs_are, "the model's own"
+        candidate.data,
+        candidate.sets,
+        trial,
+        candidate.operators,
+        (),
+        inputs_are,
+        "the model's own",
     )
     now = await _one_output(lab, fault, now, steps)
+    now = await _fold(lab, fault, now, steps)
     now = await _constants(lab, fault, now, steps, subject.seed)
     now = await _shapes(lab, fault, now, steps, budget.part(0.8))
     now = await _drawn_inputs(subject, lab, fault, now, model_id)
-    return replace(now, steps=tuple(steps), complete=budget.left > 0)
+    return replace(
+        now,
+        operators=_originals(subject, now.data, candidate.operators),
+        steps=tuple(steps),
+        complete=budget.left > 0,
+    )
+
+
+def _originals(subject: Subject, data: bytes, cut_from: Sequence[int]) -> tuple[int, ...]:
+    """The operators of the model that a reproducer still holds, known by what they write."""
+    small = read(data)
+    kept = {small.tensors[t].name for n in small.nodes for t in n.outputs}
+    graph = subject.graph
+    return tuple(
+        n for n in cut_from if any(graph.tensors[t].name in kept for t in graph.nodes[n].outputs)
+    )
 
 
 async def _one_output(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> Shrunk:
@@ -105,6 +127,23 @@ async def _one_output(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> 
         if shows(fault, trial):
             steps.append(f"outputs: {len(outputs)} → 1")
             return replace(now, data=data, trial=trial)
+    return now
+
+
+async def _fold(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> Shrunk:
+    """Stores prepared weights, one preparing operator after the other, the last ones first."""
+    start = operator_count(now.data)
+    node = start - 1
+    while node >= 0:
+        data = await folded(lab, now.data, node)
+        if data is not None:
+            trial = await lab.run(data, now.sets)
+            if shows(fault, trial):
+                now = replace(now, data=data, trial=trial)
+                node = operator_count(data)
+        node -= 1
+    if operator_count(now.data) < start:
+        steps.append(f"weights prepared beforehand: {start} → {operator_count(now.data)} operators")
     return now
 
 

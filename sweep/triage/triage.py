@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sweep.bench import Bench, open_bench
@@ -21,6 +21,7 @@ from sweep.record import Record, Result
 from sweep.runtime import ensure_core
 from sweep.scratch import remove_stale
 from sweep.sources import FetchOptions, ModelCache
+from sweep.triage import graph as graphs
 from sweep.triage.accuse import Accusation, accuse
 from sweep.triage.budget import Budget
 from sweep.triage.delegation import find_on_cpu, finding
@@ -221,7 +222,18 @@ async def _localise(
                     windows.append((node,))
     case.notes += case.localised.notes
     case.complete = case.complete and case.localised.complete
-    for window in windows[:MOST_CULPRITS]:
+    families: dict[frozenset[str], int] = {}
+    also: dict[int, list[int]] = {}
+    rest: list[tuple[int, ...]] = []
+    for window in windows:
+        family = _family(subject, window)
+        if family in families:
+            # Shown by a run of its own, and of the same kind: one reproducer is enough.
+            also.setdefault(families[family], []).extend(window)
+            continue
+        if len(case.accusations) >= MOST_CULPRITS:
+            rest.append(window)
+            continue
         if budget.left <= 0:
             case.complete = False
             case.notes.append("Not every suspect was shrunk: the time was up.")
@@ -232,7 +244,12 @@ async def _localise(
             subject, lab, fault, window, budget.part(0.5), case.request.date, input_set=input_set
         )
         if found is not None:
+            families[family] = len(case.accusations)
             case.accusations.append(found)
+    case.accusations = [
+        replace(a, culprit=a.culprit.model_copy(update={"also_shown": tuple(also.get(i, ()))}))
+        for i, a in enumerate(case.accusations)
+    ]
     rank = {"high": 0, "medium": 1, "low": 2}
     boundary = case.localised.boundary
     suspect = subject.graph.producer.get(boundary) if boundary is not None else None
@@ -243,11 +260,15 @@ async def _localise(
             a.culprit.node_indices,
         )
     )
-    if len(windows) > MOST_CULPRITS:
-        more = ", ".join(
-            f"{n} ({subject.graph.nodes[n].op})" for w in windows[MOST_CULPRITS:] for n in w[:1]
-        )
+    if rest:
+        more = ", ".join(f"{n} ({subject.graph.nodes[n].op})" for w in rest for n in w[:1])
         case.notes.append(f"Operators that show it alone as well, not shrunk: {more}.")
+
+
+def _family(subject: Subject, window: Sequence[int]) -> frozenset[str]:
+    """Operators with these kinds, and with weights prepared by these kinds, fail alike."""
+    graph = subject.graph
+    return frozenset(graph.nodes[n].op for n in graphs.supports(graph, window))
 
 
 async def _localise_failure(

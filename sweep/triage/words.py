@@ -212,6 +212,11 @@ def _inferred(case: Case, culprits: tuple[Culprit, ...]) -> list[str]:
         }[case.fault.kind]
         lines.append(f"{what} ({culprit.confidence}: {culprit.confidence_because}).")
         right = [c for c in repro.controls if c.status in ("pass", "fallback")]
+        if any(c.name == "prepared weights" for c in right):
+            lines.append(
+                "With the weights stored as the graph would prepare them the operator is right: "
+                "preparing them in the graph is part of the condition."
+            )
         bent = [c for c in right if c.name in ("2-D input", "1×1 spatial", "rank 4")]
         if bent and repro.inputs:
             shapes = ", ".join("×".join(map(str, s)) for s in repro.inputs.values())
@@ -222,6 +227,12 @@ def _inferred(case: Case, culprits: tuple[Culprit, ...]) -> list[str]:
             )
         if any(d.unused for d in repro.dependence):
             lines.append("Part of the input is never read, which accounts for the wrong values.")
+        if culprit.also_shown:
+            shown = ", ".join(map(str, culprit.also_shown[:24]))
+            lines.append(
+                f"Operators {shown} of the model show the fault by themselves as well; they are "
+                "of the same kind, so this is taken to be one fault."
+            )
         if culprit.also:
             also = ", ".join(map(str, culprit.also[:12]))
             lines.append(
