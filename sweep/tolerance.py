@@ -263,7 +263,10 @@ def _grade_floats(
     if facts.max_abs is None or facts.rmse is None:
         return "broken", "the error is too large for a number"
     if _excused(facts, rail):
-        return "rounding", f"no error above {facts.max_abs:.3g}"
+        words = f"no error above {facts.max_abs:.3g}"
+        if facts.measured.all_zero:
+            words += f", and below {rail.smallest:.2g} the precision may give zeros"
+        return "rounding", words
     if facts.nrmse is None:
         return "broken", f"the reference is all zeros, the output has {facts.max_abs:.3g}"
     words = f"normalised RMSE {facts.nrmse:.3g}, {threshold:.3g} allowed"
