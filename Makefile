@@ -1,6 +1,7 @@
 # make setup   virtual environment, browser and @litertjs/core
 # make sweep   setup, then sweep the starter catalog
 # make test    setup, then all tests
+# make bench   measure the sweep itself; leave the machine alone meanwhile (docs/performance.md)
 # make lint    style, formatting, types and workflows
 # make audit   known vulnerabilities in the dependencies; says so where it cannot be known
 # make faults  the tests that inject faults, with real Chromium
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 CATALOG ?= configs/catalogs/starter.toml
 
-.PHONY: setup sweep test lint audit faults lock clean
+.PHONY: setup sweep test lint bench audit faults lock clean
 
 setup: $(VENV)/base
 	$(BIN)/litertjs-sweep setup
@@ -22,6 +23,11 @@ sweep: $(VENV)/machine
 
 test: $(VENV)/machine $(VENV)/dev
 	$(BIN)/python -m pytest
+
+bench: $(VENV)/machine $(VENV)/dev
+	for name in sweep transport compare memory records reuse; do \
+	  $(BIN)/python -m benchmarks.bench_$$name || exit 1; \
+	done
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

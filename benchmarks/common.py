@@ -44,9 +44,10 @@ def show_environment() -> None:
     """One line: what the numbers below depend on."""
     facts = host_facts()
     load = load_average()
+    memory = (facts.memory_bytes or 0) / 2**30
     print(
         f"{facts.os} {facts.os_version}, {facts.cpu_count}× {facts.cpu}, "
-        f"{facts.memory_bytes / 2**30:.0f} GiB, load {'?' if load is None else f'{load:.1f}'}"
+        f"{memory:.0f} GiB, load {'?' if load is None else f'{load:.1f}'}"
     )
 
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sweep.browser import BrowserChoice, LaunchedBrowser, launch, launch_plan
+from sweep.browser_remote import (
+    RemoteBrowser,
+    RemoteFacts,
+    connect,
+    remote_facts,
+    remote_flags,
+)
 from sweep.conditions import ConditionsWatch
 from sweep.config import Backend, SweepConfig
 from sweep.driver import browser_driver
@@ -18,6 +27,8 @@ from sweep.reference import DesktopWorker, desktop_worker
 from sweep.runtime import CoreFiles
 from sweep.server import PageServer, serve_pages
 from sweep.session import PageSession
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -92,14 +103,19 @@ class Bench:
 async def open_bench(
     config: SweepConfig,
     core: CoreFiles,
-    browser: BrowserChoice,
+    browser: BrowserChoice | None,
     *,
     machine_label: str,
     headed: bool = False,
     gate: MeasuringGate | None = None,
     init_script: str | None = None,
+    endpoint: str | None = None,
+    far_executable: Path | None = None,
 ) -> AsyncIterator[Bench]:
     """Sets the bench up, and leaves no process and no file behind.
+
+    `endpoint`: of a Playwright server whose browser is used, on whatever machine that runs;
+    `browser` is then not. `far_executable`: a browser's path on that machine.
 
     Raises:
         EnvironmentProblem: the server, the driver or the browser cannot be started.
@@ -109,8 +125,20 @@ async def open_bench(
         driver = await stack.enter_async_context(browser_driver())
         plan = launch_plan(webgpu=config.leg.webgpu)
 
-        async def launch_one() -> LaunchedBrowser:
+        far_flags = remote_flags(webgpu=plan.webgpu)
+
+        async def launch_one() -> LaunchedBrowser | RemoteBrowser:
             playwright = await driver.playwright()
+            if endpoint is not None:
+                return await connect(
+                    playwright,
+                    endpoint,
+                    far_flags,
+                    webgpu=plan.webgpu,
+                    headed=headed,
+                    executable=far_executable,
+                )
+            assert browser is not None
             return await launch(playwright, browser, plan, headed=headed, only_origin=server.origin)
 
         await driver.playwright()
@@ -118,17 +146,29 @@ async def open_bench(
         desktop = (
             await stack.enter_async_context(desktop_worker()) if config.desktop_reference else None
         )
+        far: RemoteFacts | None = None
+        if endpoint is not None:
+            await host.context()
+            assert isinstance(host.running, RemoteBrowser)
+            far = await remote_facts(host.running, server.add_core(core), far_flags)
+            if far.missing:
+                log.warning(
+                    "the server at %s did not pass on: %s (start it with --unsafe)",
+                    endpoint,
+                    " ".join(far.missing),
+                )
         yield Bench(
             config=config,
             core=core,
             server=server,
             host=host,
             desktop=desktop,
-            machine=host_facts(),
-            browser_name=browser.name,
-            headed=headed,
-            flags=plan.flags,
-            sandbox=plan.sandbox,
+            machine=far.host if far else host_facts(),
+            browser_name=far.browser if far else browser.name if browser else "unknown",
+            headed=not far.headless if far else headed,
+            flags=far.flags if far else plan.flags,
+            sandbox=far.sandbox if far else plan.sandbox,
+            watch=ConditionsWatch(remote=far is not None),
             machine_label=machine_label,
             gate=gate or MeasuringGate(),
             init_script=init_script,

@@ -79,11 +79,15 @@ class _Usage:
 class ConditionsWatch:
     """Reads the machine's state around jobs. One per sweep: it remembers our own processes."""
 
+    remote: bool = False
+    """The browser runs on another machine, of which nothing of this can be seen."""
     _family: list[psutil.Process] = field(default_factory=list)
     _refreshed: float = float("-inf")
 
     def begin(self) -> Callable[[], Conditions]:
         """Call it before a job; what it returns, called after the job, gives the conditions."""
+        if self.remote:
+            return Conditions
         load = load_average()
         before = self._usage(time.monotonic() - self._refreshed > REFRESH_S)
 

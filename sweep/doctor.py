@@ -104,7 +104,7 @@ def _python() -> Check:
 
 
 def _host(host: HostFacts) -> Check:
-    memory = f"{host.memory_bytes / GIB:.0f} GiB"
+    memory = f"{(host.memory_bytes or 0) / GIB:.0f} GiB"
     found = f"{host.os} {host.os_version}, {host.cpu}, {host.cpu_count} CPUs, {memory}"
     return Check(name="machine", health="ok", found=found)
 

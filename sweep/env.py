@@ -88,12 +88,12 @@ class HostFacts(Frozen):
 
     os: str
     """`macOS`, `Linux` or `Windows`, as in the 1.0 format."""
-    os_version: str
+    os_version: str | None
     """Kernel release (the build number on Windows)."""
     cpu: str | None
     cpu_count: int
     """Logical CPUs this process may use."""
-    memory_bytes: int
+    memory_bytes: int | None
     arch: str
 
 

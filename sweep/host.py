@@ -44,6 +44,11 @@ class BrowserHost:
     _gone: list[Callable[[], None]] = field(default_factory=list)
 
     @property
+    def running(self) -> RunningBrowser | None:
+        """The browser, where one runs."""
+        return self._running
+
+    @property
     def version(self) -> str | None:
         """Version of the running browser; None before the first launch."""
         return self._running.version if self._running else None

@@ -17,6 +17,7 @@ from sweep.config import SweepConfig
 from sweep.env import default_machine_label
 from sweep.errors import EnvironmentProblem, UsageError
 from sweep.estimate import expected_seconds
+from sweep.fleet import connect, sweep_fleet
 from sweep.gate import MeasuringGate
 from sweep.orchestrate import Event, SweepOutcome, sweep_models
 from sweep.paths import cache_dir, data_dir
@@ -43,10 +44,13 @@ async def run_sweep(
     require_hardware: bool,
     on_event: Callable[[Event], None],
     jobs: int = 1,
+    endpoint: str | None = None,
 ) -> SweepOutcome:
     """Finds browser and core, opens the bench and sweeps, holding the store's lock.
 
-    `jobs` browsers work side by side; more than one only where nothing is timed.
+    `endpoint`: of a Playwright server whose browser is used instead of one of this machine; then
+    `machine_label` has to be given.
+    `jobs`: browsers side by side; more than one only where nothing is timed.
 
     Raises:
         EnvironmentProblem: no browser, no core package, or only a software adapter where
@@ -54,6 +58,8 @@ async def run_sweep(
         StoreError: another sweep holds the store, or it cannot be written.
         UsageError: several jobs, but timed runs.
     """
+    if endpoint is not None and machine_label is None:
+        raise UsageError("--browser-endpoint needs --machine-label: name the browser's machine.")
     if jobs > 1 and config.latency:
         raise UsageError("--jobs above 1 needs --no-latency: timed runs need the machine alone.")
     async with contextlib.AsyncExitStack() as held:
@@ -63,12 +69,21 @@ async def run_sweep(
         await asyncio.to_thread(remove_stale)
         core = await ensure_core(config.core_version, cache_dir())
         config = config.model_copy(update={"core_version": core.version})
-        choice = await find_browser(browser, install=False)
+        choice = await find_browser(browser, install=False) if endpoint is None else None
         label = machine_label or default_machine_label()
         gate = MeasuringGate()
         benches = [
             await held.enter_async_context(
-                open_bench(config, core, choice, machine_label=label, headed=headed, gate=gate)
+                open_bench(
+                    config,
+                    core,
+                    choice,
+                    machine_label=label,
+                    headed=headed,
+                    gate=gate,
+                    endpoint=endpoint,
+                    far_executable=browser if endpoint else None,
+                )
             )
             for _ in range(jobs)
         ]
@@ -99,6 +114,43 @@ async def run_sweep(
             stop=stopping.event,
             rescue=data_dir() / "unwritten",
         )
+
+
+async def run_fleet(
+    config: SweepConfig,
+    entries: Sequence[CatalogEntry],
+    base_dir: Path,
+    *,
+    scheduler: str,
+    needs: Sequence[str],
+    out: Path,
+    date: str,
+    skip_existing: bool,
+    on_event: Callable[[Event], None],
+) -> SweepOutcome:
+    """A sweep by the workers of a Dask scheduler, whose records are written here.
+
+    Raises:
+        EnvironmentProblem: no scheduler, no Dask here, or no core package.
+        StoreError: another sweep holds the store.
+    """
+    with stop_on_signals() as stopping, sweep_lock(out):
+        core = await ensure_core(config.core_version, cache_dir())
+        config = config.model_copy(update={"core_version": core.version})
+        async with connect(scheduler) as client:
+            stopping.begun = True
+            return await sweep_fleet(
+                client,
+                config,
+                entries,
+                base_dir,
+                out=out,
+                date=date,
+                needs=needs,
+                skip_existing=skip_existing,
+                on_event=on_event,
+                stop=stopping.event,
+            )
 
 
 async def _require_hardware(bench: Bench) -> None:

@@ -79,6 +79,29 @@ def select_shard(entries: Sequence[CatalogEntry], shard: str | None) -> tuple[Ca
     return chosen
 
 
+def fleet_needs(
+    needs: Sequence[str] | None, machine_label: str | None, require_hardware: bool
+) -> tuple[str, ...]:
+    """What workers must offer, from the options that say it.
+
+    Raises:
+        UsageError: not `name=value` of something that workers advertise.
+    """
+    wanted = list(needs or ())
+    for need in wanted:
+        name, sign, value = need.partition("=")
+        if name not in ("os", "adapter", "machine", "backend") or not (sign and value):
+            raise UsageError(
+                f"--needs {need!r}: write os=…, adapter=hardware, adapter=software, machine=… "
+                "or backend=…"
+            )
+    if machine_label is not None:
+        wanted.append(f"machine={machine_label}")
+    if require_hardware:
+        wanted.append("adapter=hardware")
+    return tuple(wanted)
+
+
 def parse_fail_on(text: str | None) -> tuple[str, ...]:
     """Statuses of `--fail-on`.
 

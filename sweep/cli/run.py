@@ -50,6 +50,18 @@ def run_command(
     desktop: Annotated[bool, typer.Option(help="Arbitrate with the desktop reference.")] = True,
     headed: Annotated[bool, typer.Option(help="Show the browser.")] = False,
     browser: Annotated[Path | None, typer.Option(help="Browser executable.")] = None,
+    browser_endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="WS-URL", help="Use a Playwright server's browser (docs/fleet.md)."),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="TCP-URL", help="Let a Dask scheduler's workers measure."),
+    ] = None,
+    needs: Annotated[
+        list[str] | None,
+        typer.Option(help="With --scheduler: what workers must offer, as os=macOS."),
+    ] = None,
     require_hardware: Annotated[
         bool, typer.Option(help="Refuse a software WebGPU adapter.")
     ] = False,
@@ -65,7 +77,13 @@ def run_command(
 ) -> None:
     """Sweep a catalog on both backends and write one record per model."""
     from sweep.catalog import load_catalog
-    from sweep.cli.checks import make_config, parse_fail_on, select_entries, select_shard
+    from sweep.cli.checks import (
+        fleet_needs,
+        make_config,
+        parse_fail_on,
+        select_entries,
+        select_shard,
+    )
     from sweep.cli.progress import sweep_progress
     from sweep.cli.sweeping import (
         describe_environments,
@@ -75,7 +93,7 @@ def run_command(
         wide_console,
     )
     from sweep.paths import resource_dir
-    from sweep.sweeper import run_sweep
+    from sweep.sweeper import run_fleet, run_sweep
     from sweep.views.table import reasons, sweep_table
 
     path = catalog or resource_dir("configs") / "catalogs" / "starter.toml"
@@ -100,9 +118,22 @@ def run_command(
     )
     failing = parse_fail_on(fail_on)
     console = wide_console()
+    wanted = fleet_needs(needs, machine_label, require_hardware)
     with sweep_progress(Console(stderr=True), len(entries)) as on_event:
         outcome = asyncio.run(
-            run_sweep(
+            run_fleet(
+                config,
+                entries,
+                path.parent,
+                scheduler=scheduler,
+                needs=wanted,
+                out=out,
+                date=today(date),
+                skip_existing=skip_existing,
+                on_event=on_event,
+            )
+            if scheduler is not None
+            else run_sweep(
                 config,
                 entries,
                 path.parent,
@@ -115,6 +146,7 @@ def run_command(
                 require_hardware=require_hardware,
                 on_event=on_event,
                 jobs=jobs,
+                endpoint=browser_endpoint,
             )
         )
     console.print(sweep_table(outcome.records))
