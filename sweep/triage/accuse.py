@@ -128,7 +128,7 @@ async def accuse(
         operators=tuple(subject.operator(n.index) for n in nodes),
         confidence=confidence,
         confidence_because=because,
-        evidence=tuple(_evidence(lab, fault, repro, composites)),
+        evidence=tuple(_evidence(lab, fault, repro, result, composites)),
         repro=repro,
         also=tuple(
             n.index
@@ -219,7 +219,9 @@ def _confidence(fault: Fault, repro: Repro, single: bool) -> tuple[Confidence, s
     return "high", words
 
 
-def _evidence(lab: Lab, fault: Fault, repro: Repro, composites: Sequence[str]) -> list[str]:
+def _evidence(
+    lab: Lab, fault: Fault, repro: Repro, result: Result, composites: Sequence[str]
+) -> list[str]:
     lines = [
         f"A model of {repro.operators} operator{'s' if repro.operators > 1 else ''} "
         f"({repro.bytes} bytes, inputs {_shapes(repro)}) is {repro.status} on {lab.backend} in a "
@@ -227,6 +229,10 @@ def _evidence(lab: Lab, fault: Fault, repro: Repro, composites: Sequence[str]) -
     ]
     if repro.wasm_status:
         lines.append(f"On wasm_xnnpack the same file is {repro.wasm_status}.")
+    delegation = result.delegation
+    if delegation is not None and delegation.unsupported:
+        said = "; ".join(f"{u.op}: {u.reason}" for u in delegation.unsupported)
+        lines.append(f"The delegate says of it: {said}")
     if fault.kind == "mismatch":
         if repro.pattern != "none":
             lines.append(f"Pattern `{repro.pattern}`: {repro.pattern_evidence}.")

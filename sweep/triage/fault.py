@@ -92,13 +92,14 @@ def shows(fault: Fault, trial: Trial) -> bool:
 
 
 _PLACES = re.compile(r"\[?[\w./-]+\.(?:cc|h|js|tflite):\d+\]?|https?://\S+|0x[0-9a-fA-F…]+")
+_LABELS = re.compile(r"\b(?:\w*Error|ERROR)\s*:")
 _NUMBERS = re.compile(r"\d+")
 
 
 def gist(message: str) -> str:
     """The first line that says something, without places in code and without numbers."""
     for line in message.splitlines():
-        text = _NUMBERS.sub("#", _PLACES.sub("", line)).strip(" :;[]")
+        text = _NUMBERS.sub("#", _LABELS.sub("", _PLACES.sub("", line))).strip(" :;[]")
         if len(text) > 8:
             return text[:200]
     return _NUMBERS.sub("#", message)[:200]
