@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.bench import Bench
+from sweep.cause import all_non_finite
 from sweep.classify import (
     SUSPICIOUS_FLAGS,
     Verdict,
@@ -227,7 +228,12 @@ def _matches_desktop(outcome: BackendOutcome | None) -> bool | None:
     """
     if outcome is None or not outcome.verdict.runs:
         return None
-    against = [c for c in outcome.verified.comparisons if c.against == "desktop"]
+    # Where nothing is finite on either side there is nothing to agree on.
+    against = [
+        c
+        for c in outcome.verified.comparisons
+        if c.against == "desktop" and (c.facts.problem or not all_non_finite(c))
+    ]
     if not against:
         return None
     return not any(is_mismatch(c.judgement.grade) for c in against)

@@ -282,3 +282,22 @@ def test_rails_are_ordered() -> None:
         values = [getattr(rail, name) for rail in rails]
         assert values == sorted(values), name
     assert all(rail.rounding < rail.nrmse < rail.cap for rail in rails)
+
+
+def test_integer_kernels_excuse_what_differs_no_more_than_they_do() -> None:
+    """An int8 detector's scores on noise: one or two steps, as XNNPACK and builtin differ."""
+    rng = np.random.default_rng(3)
+    r = rng.choice([0.0, 0.0156], (1, 20_000), p=[0.998, 0.002]).astype(np.float32)
+    r += rng.choice([0.0, 0.0078], r.shape, p=[0.9, 0.1]).astype(np.float32)
+    o = r + rng.choice([0.0, 0.0078, -0.0078], r.shape, p=[0.98, 0.01, 0.01]).astype(np.float32)
+    facts = compare_outputs(o, r)
+    assert facts.nrmse is not None
+    assert facts.nrmse > 0.15
+    assert judge(o, r, precision="quantized").grade == "divergent"
+    as_far = noise_floor(facts.nrmse * 0.98, 0.0078, "quantized")
+    assert judge(o, r, precision="quantized", floor=as_far).grade == "precision"
+    nearer = noise_floor(facts.nrmse * 0.7, 0.0078, "quantized")
+    assert judge(o, r, precision="quantized", floor=nearer).grade == "divergent"
+    unrelated = rng.permutation(r.reshape(-1)).reshape(r.shape)
+    wide = noise_floor(2.0, 0.1, "quantized")
+    assert judge(unrelated, r, precision="quantized", floor=wide).grade in ("divergent", "broken")
