@@ -13,7 +13,7 @@ from sweep.catalog import CatalogEntry, parse_input_spec
 from sweep.config import SweepConfig
 from sweep.errors import ModelError, SourceError
 from sweep.inputs import InputPlan, draw_inputs, input_spec, plan_inputs
-from sweep.model import ModelFacts, rounding_may_differ, inspect_model
+from sweep.model import ModelFacts, inspect_model, rounding_may_differ
 from sweep.record import InputRecord
 from sweep.sources import FetchOptions, ModelCache, fetch_model, parse_source
 

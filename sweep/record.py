@@ -1,4 +1,4 @@
-"""Schema 2.0 of a sweep record: every field of the 1.0 format in its place, new facts beside them."""
+"""Schema 2.0 of a sweep record: every 1.0 field in its place, new facts beside them."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class V1Form(_Part):
     """How a 1.0 record said what 2.0 says otherwise, so that it can be written back unchanged."""
 
     absent: tuple[str, ...] = ()
-    """Optional 1.0 fields it left out where `export` would write null or "", as `results/0/error`."""
+    """Optional 1.0 fields it left out where `export` would write null, as `results/0/error`."""
     failure_class: dict[str, str] = {}
     """Per position in `results`: the 1.0 name of a failure class that `export` names otherwise."""
 

@@ -96,7 +96,7 @@ PINNED_FLOATS = "3c3718d079b9ad6b1c848fa615037fda147ab3d7ae2392cd3817d50db7659b1
 
 def test_every_part_of_the_identity_moves_the_stream(tmp_path: Path) -> None:
     plan = planned(tmp_path, build.two_signature_model())
-    base = {"model_id": "m", "seed": 42, "input_set": 0}
+    base: dict[str, Any] = {"model_id": "m", "seed": 42, "input_set": 0}
     first = draw_inputs(plan, **base)["double"]["x"]
     assert np.array_equal(first, draw_inputs(plan, **base)["double"]["x"])
     others = [

@@ -51,7 +51,7 @@ def test_facts_of_a_quantized_model(tmp_path: Path) -> None:
     y = signature.inputs[1]
     assert (y.dtype, y.shape, y.tensor_index) == ("uint8", (1, 64), 1)
     assert y.quantization is not None
-    assert y.quantization.scale == (pytest.approx(0.03),)
+    assert y.quantization.scale == pytest.approx((0.03,))
     assert y.quantization.zero_point == (128,)
     assert [(o.op, o.custom, o.count) for o in facts.operators] == [("ADD", False, 1)]
 

@@ -10,7 +10,6 @@ import pytest
 
 from sweep.errors import EnvironmentProblem, UsageError
 from sweep.record import Record
-from sweep.views import site_libs
 from sweep.views.site import build_site, load_data_file, write_data_file
 from sweep.views.site_environment import EnvironmentTable, adapter_kind
 from sweep.views.site_index import build_index
@@ -182,7 +181,7 @@ def test_foreign_directories_are_never_replaced(tmp_path: Path) -> None:
 def test_without_npm_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_records(tmp_path / "data", 1, 1)
     monkeypatch.setenv("LITERTJS_SWEEP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(site_libs.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(EnvironmentProblem, match=r"npm.*not on PATH.*Node"):
         build_site(tmp_path / "data", tmp_path / "site")
     assert not (tmp_path / "site").exists()

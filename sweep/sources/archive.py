@@ -52,8 +52,8 @@ def extract_member(
     Args:
         archive: the archive; its kind is told by its first bytes.
         member: path inside it, on into a `.task` or `.zip` bundle that lies there
-            (`models/face.task/detector.tflite`). An exact match wins; else one below a single root directory
-            (`package/` of npm, `name-version/` of an sdist), with or without that root named.
+            (`models/face.task/detector.tflite`). An exact match wins; else one below a single root
+            directory (`package/` of npm, `name-version/` of an sdist), with or without it named.
         target: file to write; its directory also holds the unpacked tar for a moment.
         max_bytes: largest member.
         max_unpacked: largest unpacked tar.
