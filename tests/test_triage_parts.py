@@ -114,12 +114,13 @@ async def test_folding_stores_what_the_graph_would_prepare(
             return dict((await worker.run(path, inputs)).outputs)
 
     data = dequantized_model()
-    smaller = await fold_all(DesktopOnly(), data)  # type: ignore[arg-type]
+    x = np.array([[2.0, 4.0]], np.float32)
+    given = {"serving_default": {"x": x}}
+    smaller = await fold_all(DesktopOnly(), data, given)  # type: ignore[arg-type]
     assert smaller is not None
     assert [n.op for n in graphs.read(smaller).nodes] == ["MUL"]
-    x = np.array([[2.0, 4.0]], np.float32)
     np.testing.assert_array_equal(await run(worker, tmp_path, smaller, x=x), [[6.0, -2.0]])
-    assert await fold_all(DesktopOnly(), smaller) is None  # type: ignore[arg-type]
+    assert await fold_all(DesktopOnly(), smaller, given) is None  # type: ignore[arg-type]
 
 
 def chain(*ops: str) -> bytes:

@@ -53,10 +53,10 @@ async def test_ddmin_without_time_gives_back_what_it_has() -> None:
 async def test_growing_stops_at_the_first_window_that_shows_the_fault() -> None:
     oracle, _ = counting(lambda s: {2, 4} <= set(s))  # type: ignore[call-overload]
 
-    def wider(s: frozenset[object]) -> frozenset[object]:
-        low = min(int(str(i)) for i in s)
+    def wider(s: frozenset[int]) -> frozenset[int]:
+        low = min(s)
         return s | ({low - 1} if low > 0 else set())
 
     assert await search.grow(frozenset({4}), wider, oracle) == frozenset({2, 3, 4})
     good, _ = counting(lambda s: False)
-    assert await search.grow(frozenset({4}), wider, good) is None  # type: ignore[arg-type]
+    assert await search.grow(frozenset({4}), wider, good) is None

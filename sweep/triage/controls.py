@@ -42,7 +42,7 @@ async def run_controls(
             control = await _run(lab, model, given, title, changed)
             if control is not None:
                 found.append(control)
-    ready = await fold_all(lab, data)
+    ready = await fold_all(lab, data, sets[0])
     if ready is not None:
         control = await _run(
             lab, ready, sets, "prepared weights", "weights stored as the graph would prepare them"

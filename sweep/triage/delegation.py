@@ -14,13 +14,17 @@ from sweep.triage.graph import Graph
 from sweep.triage.lab import Lab
 from sweep.triage.subject import Subject
 
+TRIED_PER_OP = 3
+"""Shapes of one operator that are run; if all stay on the CPU the others are taken to do so."""
+
 BYTES = {"float32": 4, "int32": 4, "uint8": 1, "int8": 1, "bool": 1, "float16": 2, "int64": 8}
 
 
 async def find_on_cpu(
     subject: Subject, lab: Lab, asked: Delegation, budget: Budget, input_set: int
-) -> tuple[list[int], bool]:
-    """Operators that, alone in a model, are left to the CPU; and whether all kinds were tried.
+) -> tuple[list[int], list[int], bool]:
+    """Operators that, alone in a model, are left to the CPU; those taken to be like them; and
+    whether the search came to its end.
 
     Those that the delegate named are tried first; where it named none, all are.
     """
@@ -28,14 +32,20 @@ async def find_on_cpu(
     fixed = graphs.constant_nodes(subject.graph)
     order = sorted(subject.graph.nodes, key=lambda n: (n.op not in named, n.index))
     kinds: dict[str, bool] = {}
+    outcomes: dict[str, list[bool]] = {}
     found: list[int] = []
+    alike: list[int] = []
     for node in order:
         kind = subject.kind(node)
         if kind not in kinds:
             if named and node.op not in named:
                 continue
+            before = outcomes.setdefault(node.op, [])
+            if len(before) >= TRIED_PER_OP and len(set(before)) == 1:
+                alike += [node.index] if before[0] else []
+                continue
             if budget.left <= 0:
-                return sorted(found), False
+                return sorted(found), alike, False
             nodes = _with_reader(subject, node.index) if node.index in fixed else [node.index]
             candidate = subject.part(nodes, sets=(input_set,))
             if candidate is None:
@@ -46,9 +56,10 @@ async def find_on_cpu(
                 trial.console.delegation.ops_on_cpu or trial.measurement.accelerator == "wasm"
             )
             kinds[kind] = fell and (not reported or node.op in reported)
+            before.append(kinds[kind])
         if kinds[kind]:
             found.append(node.index)
-    return sorted(found), True
+    return sorted(found), alike, True
 
 
 def _with_reader(subject: Subject, index: int) -> list[int]:
@@ -102,10 +113,15 @@ def _ready(graph: Graph, node: int, done: Collection[int]) -> bool:
 
 
 def finding(
-    subject: Subject, delegation: Delegation, on_cpu: Collection[int], complete: bool
+    subject: Subject,
+    delegation: Delegation,
+    on_cpu: Collection[int],
+    alike: Collection[int],
+    complete: bool,
 ) -> DelegationFinding:
     """Facts of the delegation, with the borders counted along the graph."""
-    counted = borders(subject.graph, on_cpu) if on_cpu else (None, None, None)
+    left = {*on_cpu, *alike}
+    counted = borders(subject.graph, left) if left else (None, None, None)
     partitions = delegation.partitions if delegation.partitions is not None else counted[0]
     named = ", ".join(dict.fromkeys(subject.graph.nodes[n].op for n in on_cpu))
     said = ""
@@ -116,8 +132,9 @@ def finding(
         )
     if on_cpu:
         said += (
-            f"{len(on_cpu)} operators ({named}) are left to the CPU also when alone in a model; "
-            f"along the graph that makes {counted[0]} GPU partitions and {counted[1]} tensors "
+            f"{len(on_cpu)} operators ({named}) are left to the CPU also when alone in a model"
+            + (f", and {len(alike)} more of the same names are taken to be" if alike else "")
+            + f"; along the graph that makes {counted[0]} GPU partitions and {counted[1]} tensors "
             f"({counted[2]} bytes) that cross between GPU and CPU."
         )
     elif not complete:
@@ -127,6 +144,7 @@ def finding(
     return DelegationFinding(
         delegation=delegation,
         on_cpu=tuple(subject.operator(n) for n in on_cpu),
+        on_cpu_alike=tuple(sorted(alike)),
         reasons=tuple(
             f"{u.op}: {u.reason}" + (f" ({u.tensor})" if u.tensor else "")
             for u in delegation.unsupported

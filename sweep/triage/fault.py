@@ -48,7 +48,9 @@ def fault_of(trial: Trial) -> Fault:
             kind="mismatch",
             status=verdict.status,
             failure_class=verdict.failure_class,
-            nrmse=worst.facts.nrmse if worst else None,
+            nrmse=worst.facts.nrmse
+            if worst and not worst.facts.nonfinite_positions_differ
+            else None,
             varies=varies_within_page(trial),
         )
     if verdict.status == "fallback":
@@ -80,9 +82,10 @@ def shows(fault: Fault, trial: Trial) -> bool:
             fault.telling,
         )
     if fault.kind == "mismatch":
-        if fault.nrmse is None or found.nrmse is None:
+        if found.nrmse is None:
             return True
-        return found.nrmse >= min(MISMATCH_LEAST, MISMATCH_KEPT * fault.nrmse)
+        least = MISMATCH_LEAST if fault.nrmse is None else MISMATCH_KEPT * fault.nrmse
+        return found.nrmse >= min(MISMATCH_LEAST, least)
     if fault.kind == "fallback":
         if not fault.unsupported:
             return True

@@ -234,6 +234,8 @@ class DelegationFinding(Frozen):
     delegation: Delegation
     on_cpu: tuple[OperatorRef, ...]
     """Operators that, alone in a model, the delegate leaves to the CPU."""
+    on_cpu_alike: tuple[int, ...] = ()
+    """Operators of the same name that were not run: several others were, all with this outcome."""
     reasons: tuple[str, ...]
     """The delegate's own words."""
     gpu_partitions: int | None

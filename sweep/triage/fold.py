@@ -13,16 +13,17 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sweep.triage import graph as graphs
 from sweep.triage.cut import SIGNATURE, cut
-from sweep.triage.lab import Lab
+from sweep.triage.lab import InputSet, Lab
 from sweep.triage.rebuild import CutError, ModelFile, open_model
 
 _NUMPY = {"float32": "<f4", "float16": "<f2", "float64": "<f8", "int32": "<i4", "int8": "|i1",
           "uint8": "|u1", "int64": "<i8", "int16": "<i2"}  # fmt: skip
 
 
-async def folded(lab: Lab, data: bytes, node: int) -> bytes | None:
+async def folded(lab: Lab, data: bytes, node: int, inputs: InputSet) -> bytes | None:
     """The model without one operator of constant result, whose result is stored instead.
 
+    `inputs` are any that the model runs on: the reference is asked for the result while it runs.
     None where the operator is none such, or its result cannot be had.
     """
     model = open_model(data)
@@ -33,10 +34,13 @@ async def folded(lab: Lab, data: bytes, node: int) -> bytes | None:
     if tensor in graph.outputs or graph.tensors[tensor].dtype not in _NUMPY:
         return None
     try:
-        alone = cut(model, operators=graphs.ancestors(graph, (tensor,)), outputs=(tensor,))
+        shown = cut(
+            model, operators=range(len(graph.nodes)), inputs=graph.inputs, outputs=(tensor,)
+        )
     except CutError:
         return None
-    given = await lab.desktop(alone.data, {SIGNATURE: {}})
+    # XNNPACK takes weights apart by itself and leaves such a tensor unwritten.
+    given = await lab.desktop(shown.data, inputs, kernels="builtin")
     if isinstance(given, str):
         return None
     value = next(iter(given[SIGNATURE].values()))
@@ -58,12 +62,12 @@ async def folded(lab: Lab, data: bytes, node: int) -> bytes | None:
     ).data
 
 
-async def fold_all(lab: Lab, data: bytes) -> bytes | None:
+async def fold_all(lab: Lab, data: bytes, inputs: InputSet) -> bytes | None:
     """The model with no operator of constant result left; None where there is none, or not all
     can be stored."""
     changed = False
     while fixed := graphs.constant_nodes(graphs.read(data)):
-        smaller = await folded(lab, data, min(fixed))
+        smaller = await folded(lab, data, min(fixed), inputs)
         if smaller is None:
             return None
         data, changed = smaller, True

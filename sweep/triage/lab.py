@@ -27,7 +27,7 @@ from sweep.model import ModelFacts, inspect_model
 from sweep.patterns import ErrorPattern, describe_error
 from sweep.protocol import Job, Measurement
 from sweep.record import ComparisonRecord
-from sweep.reference import measure_noise_floor
+from sweep.reference import Kernels, measure_noise_floor
 from sweep.scratch import scratch_prefix
 from sweep.session import PageSession
 from sweep.tolerance import GUARD_RAILS, is_mismatch
@@ -204,11 +204,15 @@ class Lab:
         self.runs += 1
         return Trial(verdict, measurement, console, verified, facts, reference, outputs)
 
-    async def desktop(self, model: Path | bytes, inputs: InputSet) -> dict[str, Outputs] | str:
+    async def desktop(
+        self, model: Path | bytes, inputs: InputSet, *, kernels: Kernels = "xnnpack"
+    ) -> dict[str, Outputs] | str:
         """Signature → outputs on the desktop reference, or why it gave none."""
         if self.bench.desktop is None:
             return "the desktop reference is switched off"
-        run = await self.bench.desktop.run(self._saved(model), inputs, timeout=DESKTOP_TIMEOUT)
+        run = await self.bench.desktop.run(
+            self._saved(model), inputs, kernels=kernels, timeout=DESKTOP_TIMEOUT
+        )
         if run.status != "ok":
             return run.error or run.status
         return {key: dict(values) for key, values in run.outputs.items()}

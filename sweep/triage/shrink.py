@@ -135,7 +135,7 @@ async def _fold(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> Shrunk
     start = operator_count(now.data)
     node = start - 1
     while node >= 0:
-        data = await folded(lab, now.data, node)
+        data = await folded(lab, now.data, node, now.sets[0])
         if data is not None:
             trial = await lab.run(data, now.sets)
             if shows(fault, trial):

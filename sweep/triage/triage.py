@@ -211,8 +211,10 @@ async def _localise(
     delegation = trial.console.delegation
     if delegation.fallback or trial.verdict.status == "fallback":
         say("Looking for operators that stay on the CPU")
-        on_cpu, done = await find_on_cpu(subject, lab, delegation, budget.part(0.4), input_set)
-        case.delegation = finding(subject, delegation, on_cpu, done)
+        on_cpu, alike, done = await find_on_cpu(
+            subject, lab, delegation, budget.part(0.4), input_set
+        )
+        case.delegation = finding(subject, delegation, on_cpu, alike, done)
         if fault.kind == "fallback":
             seen: set[str] = set()
             for node in on_cpu:
