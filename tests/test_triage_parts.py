@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from sweep.reference import DesktopWorker, desktop_worker
+from sweep.reference import DesktopWorker, Kernels, desktop_worker
 from sweep.triage import graph as graphs
 from sweep.triage.controls import variants
 from sweep.triage.delegation import borders
@@ -108,10 +108,10 @@ async def test_folding_stores_what_the_graph_would_prepare(
     class DesktopOnly:
         """The one thing that folding asks of a lab."""
 
-        async def desktop(self, data: bytes, inputs: Any) -> Any:
+        async def desktop(self, data: bytes, inputs: Any, *, kernels: Kernels) -> Any:
             path = tmp_path / "part.tflite"
             path.write_bytes(data)
-            return dict((await worker.run(path, inputs)).outputs)
+            return dict((await worker.run(path, inputs, kernels=kernels)).outputs)
 
     data = dequantized_model()
     x = np.array([[2.0, 4.0]], np.float32)
