@@ -88,7 +88,7 @@ async def accuse(
     composites = [
         line
         for node in shrunk.operators
-        for line in await composite_facts(subject, lab, node, input_set)
+        for line in await composite_facts(subject, lab, node, input_set, fault)
     ]
     wrong = [c for c in result.comparisons if is_mismatch(c.judgement.grade)]
     worst = max(wrong, key=error_size, default=None)

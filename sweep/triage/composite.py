@@ -9,13 +9,18 @@ import numpy as np
 from sweep.triage import graph as graphs
 from sweep.triage.constants import Array
 from sweep.triage.cut import SIGNATURE, cut
+from sweep.triage.fault import Fault
 from sweep.triage.lab import Lab
 from sweep.triage.rebuild import CutError, ModelFile
 from sweep.triage.resize import stored_values
 from sweep.triage.subject import Subject
 
+DISAGREE = "give different values"
 
-async def composite_facts(subject: Subject, lab: Lab, index: int, input_set: int) -> list[str]:
+
+async def composite_facts(
+    subject: Subject, lab: Lab, index: int, input_set: int, fault: Fault
+) -> list[str]:
     """What running a composite's decomposition as a model of its own tells.
 
     A delegate may have a kernel of its own for a composite by its name; the CPU runs the
@@ -63,11 +68,11 @@ async def composite_facts(subject: Subject, lab: Lab, index: int, input_set: int
         and n.inputs[0] == n.inputs[1]
     ]
     status = trial.verdict.status
-    if status in ("pass", "fallback"):
+    if fault.kind == "mismatch" and status in ("pass", "fallback"):
         facts.append(
             f"Run as a model of its own the decomposition comes out the same on {lab.backend} and "
-            f"on the desktop reference ({trial.verdict.reason}): on {lab.backend} the composite is "
-            "not computed by way of the file's decomposition, and the two disagree."
+            f"on the desktop reference ({trial.verdict.reason}): on {lab.backend} the composite "
+            f"and its own decomposition {DISAGREE}."
         )
     else:
         facts.append(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweep.bench import Bench
 from sweep.config import Frozen
+from sweep.triage.composite import DISAGREE
 from sweep.triage.findings import Arbitration, CorePart, Culprit, Report, Reproduction
 from sweep.triage.lab import Lab
 from sweep.triage.reproduce import arbitration
@@ -245,11 +246,11 @@ def _inferred(case: Case, culprits: tuple[Culprit, ...]) -> list[str]:
             "Exposing tensors heals the model, so the fault lies in operators that the delegate "
             "computes together (fusion), not in one of them."
         )
-    if any("decomposition" in line for c in culprits for line in c.evidence):
+    if any(DISAGREE in line for c in culprits for line in c.evidence):
         lines.append(
-            "A composite is defined twice, by its name and by the decomposition in the file; here "
-            "the two disagree. Which is meant, the file does not say: this may be a fault of the "
-            "model file as well as of the backend."
+            f"{backend} computes the composite by a kernel of its own, by its name, and not by the "
+            "decomposition in the file; here these two definitions disagree. Which is meant, the "
+            "file does not say: this may be a fault of the model file as well as of the backend."
         )
     if case.fault.kind == "mismatch" and case.delegation is not None and case.delegation.on_cpu:
         lines.append(
