@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from sweep.model import inspect_model
 from sweep.reference import DesktopWorker, Kernels, desktop_worker
 from sweep.triage import graph as graphs
 from sweep.triage.controls import variants
@@ -17,12 +18,14 @@ from sweep.triage.delegation import borders
 from sweep.triage.fault import gist
 from sweep.triage.findings import Rung, TensorError
 from sweep.triage.fold import fold_all
-from sweep.triage.ladder import first_bad_release, summarise
+from sweep.triage.ladder import batched, first_bad_release, summarise
 from sweep.triage.plot import error_plot
 from sweep.triage.resize import SizeRule, fed_shapes, resized, with_input_shapes
-from tests.tflite_builder import ModelBuilder, fully_connected_model
+from sweep.triage.subject import Subject, draw, open_subject
+from tests.tflite_builder import ModelBuilder, dynamic_model, fully_connected_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
+FLOAT, INT8 = schema.TensorType.FLOAT32, schema.TensorType.INT8
 
 
 @pytest.fixture
@@ -189,3 +192,39 @@ def test_the_plot_says_where_it_begins_and_escapes_names() -> None:
     assert "<b>" not in svg
     assert svg.count('class="bad"') == 1
     assert error_plot([]) == ""
+
+
+def subject_of(folder: Path, data: bytes) -> Subject:
+    path = folder / "m.tflite"
+    path.write_bytes(data)
+    facts = inspect_model(path)
+    sets = draw(folder, data, "m", 42, 2)
+    return open_subject(path, facts, facts.signatures[0].key, sets, 42)
+
+
+def test_two_inputs_become_a_batch_where_the_first_dimension_is_open(tmp_path: Path) -> None:
+    made = batched(subject_of(tmp_path, dynamic_model()))
+    assert made is not None
+    data, sets = made
+    assert fed_shapes(data) == {"x": (2, 4)}
+    assert sets[0]["serving_default"]["x"].shape == (2, 4)
+    assert batched(subject_of(tmp_path, fully_connected_model((1, 16)))) is None
+
+
+def test_a_part_takes_along_what_the_page_cannot_be_fed(tmp_path: Path) -> None:
+    b = ModelBuilder()
+    x, y = b.tensor("x", (1, 4)), b.tensor("y", (1, 4))
+    small, back = b.tensor("small", (1, 4), "int8"), b.tensor("back", (1, 4))
+    b.op("SIN", [x], [y])
+    for source, target, pair in ((y, small, (FLOAT, INT8)), (small, back, (INT8, FLOAT))):
+        options = schema.CastOptionsT()
+        options.inDataType, options.outDataType = pair
+        b.op("CAST", [source], [target], ("CastOptions", options))
+    b.signature("serving_default", {"x": x}, {"out": back})
+    subject = subject_of(tmp_path, b.build())
+    part = subject.part((2,))
+    assert part is not None
+    # The page takes no int8, so the CAST that makes it comes along, and its float input is drawn.
+    assert part.operators == (1, 2)
+    assert part.invented
+    assert subject.parents(back) == (y,)

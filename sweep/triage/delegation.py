@@ -12,6 +12,7 @@ from sweep.triage.fault import fault_of
 from sweep.triage.findings import DelegationFinding
 from sweep.triage.graph import Graph
 from sweep.triage.lab import Lab
+from sweep.triage.localise import plural
 from sweep.triage.subject import Subject
 
 TRIED_PER_OP = 3
@@ -131,11 +132,13 @@ def finding(
             f"{delegation.ops_on_cpu} on the CPU. "
         )
     if on_cpu:
+        parts = plural(counted[0] or 0, "GPU partition")
+        tensors = plural(counted[1] or 0, "tensor")
         said += (
-            f"{len(on_cpu)} operators ({named}) are left to the CPU also when alone in a model"
+            f"{plural(len(on_cpu), 'operator')} ({named}) left to the CPU also when alone"
             + (f", and {len(alike)} more of the same names are taken to be" if alike else "")
-            + f"; along the graph that makes {counted[0]} GPU partitions and {counted[1]} tensors "
-            f"({counted[2]} bytes) that cross between GPU and CPU."
+            + f"; counted along the graph that makes {parts} and {tensors} ({counted[2]} bytes) "
+            "that cross between GPU and CPU."
         )
     elif not complete:
         said += "Which operators these are was not found out in the time given."

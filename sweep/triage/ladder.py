@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from sweep.config import Leg
 from sweep.errors import SweepError
 from sweep.gate import MeasuringGate
@@ -15,9 +17,12 @@ from sweep.paths import cache_dir
 from sweep.runtime import CoreFiles, cached_versions, ensure_core, published_versions, version_key
 from sweep.session import PageSession
 from sweep.triage.budget import Budget
+from sweep.triage.cut import SIGNATURE
 from sweep.triage.fault import Fault, shows
 from sweep.triage.findings import Ladder, Rung
 from sweep.triage.lab import InputSet, Lab
+from sweep.triage.resize import with_input_shapes
+from sweep.triage.subject import Subject
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +75,39 @@ async def climb(
             continue
         rungs.append(await _climb_one(lab, model, sets, fault, switch))
     return tuple(rungs)
+
+
+def batched(subject: Subject) -> tuple[bytes, tuple[InputSet, ...]] | None:
+    """The model on two input sets as one batch; None where its first dimension is fixed."""
+    graph = subject.graph
+    signed = [graph.tensors[t] for t in graph.inputs]
+    open_batch = all(t.shape_signature and t.shape_signature[0] == -1 for t in signed)
+    if not signed or not open_batch or len(subject.values) < 2:
+        return None
+    candidate = subject.exposed((), (0, 1))
+    if candidate is None:
+        return None
+    first, second = (one[SIGNATURE] for one in candidate.sets)
+    joined = {name: np.concatenate([value, second[name]]) for name, value in first.items()}
+    data = with_input_shapes(candidate.data, {name: v.shape for name, v in joined.items()})
+    return data, ({SIGNATURE: joined},)
+
+
+async def climb_batch(lab: Lab, subject: Subject, fault: Fault) -> tuple[Rung, ...]:
+    """The rung of the batch size, where the model allows another."""
+    made = batched(subject)
+    if made is None:
+        return ()
+    trial = await lab.run(*made, fresh=True)
+    rung = Rung(
+        name="batch of 2",
+        changed="batch size",
+        status=trial.verdict.status,
+        nrmse=trial.nrmse,
+        changes_outcome=not shows(fault, trial),
+        detail=trial.verdict.reason,
+    )
+    return (rung,)
 
 
 async def _climb_one(

@@ -118,18 +118,20 @@ async def error_along_graph(
             )
         )
     still = any(is_mismatch(c.judgement.grade) for c in given if c.output in own)
+    added = [t for t in chosen if t not in subject.graph.outputs]
+    if not added:
+        return
+    with_them = f"With {plural(len(added), 'intermediate tensor')} as further outputs"
     if still:
         found.exposure = Exposure(
             effect="none",
-            statement=f"With {len(chosen)} intermediate tensors as further outputs the model's own "
-            "outputs are still wrong.",
+            statement=f"{with_them} the model's own outputs are still wrong.",
         )
     else:
         found.exposure = Exposure(
             effect="heals",
-            statement=f"With {len(chosen)} intermediate tensors as further outputs the model's own "
-            "outputs are right: the fault needs operators that exposing keeps apart.",
-            tensors=tuple(chosen),
+            statement=f"{with_them} the model's own outputs are right.",
+            tensors=tuple(added),
         )
 
 
@@ -262,6 +264,11 @@ async def grow_window(
         )
         return
     found.windows.insert(0, tuple(sorted(window)))
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 tensor`, `2 tensors`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _affordable(subject: Subject, tensors: Sequence[int]) -> list[int]:

@@ -28,7 +28,7 @@ from sweep.triage.delegation import find_on_cpu, finding
 from sweep.triage.fault import Fault, fault_of
 from sweep.triage.findings import DelegationFinding, Ladder, Report, Reproduction
 from sweep.triage.lab import Lab, Trial, open_lab
-from sweep.triage.ladder import Switch, climb, releases, summarise, switches
+from sweep.triage.ladder import Switch, climb, climb_batch, releases, summarise, switches
 from sweep.triage.localise import Localised, failing_prefix, localise, run_singles
 from sweep.triage.reproduce import reproduction
 from sweep.triage.subject import Subject, open_subject, read_values
@@ -305,6 +305,8 @@ async def _climb(case: Case, lab: Lab, say: Callable[[str], None]) -> None:
     sets = [case.prepared.sets[i] for i in (wrong[:1] or (0,))]
     part = case.budget.part(0.7)
     rungs = await climb(lab, case.prepared.path, sets, case.fault, leg, asked, part)
+    if case.subject is not None and part.left > 0:
+        rungs += await climb_batch(lab, case.subject, case.fault)
     case.ladder = summarise(rungs, core)
     first = next(iter(case.accusations), None)
     if first is not None and first.culprit.repro.status == case.fault.status:

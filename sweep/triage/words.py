@@ -9,6 +9,7 @@ from sweep.config import Frozen
 from sweep.triage.composite import DISAGREE
 from sweep.triage.findings import Arbitration, CorePart, Culprit, Report, Reproduction
 from sweep.triage.lab import Lab
+from sweep.triage.localise import plural
 from sweep.triage.reproduce import arbitration
 
 if TYPE_CHECKING:
@@ -139,9 +140,11 @@ def _observed(case: Case, culprits: tuple[Culprit, ...]) -> list[str]:
         lines.append(exposure.statement)
     if case.localised.singles_run:
         lines.append(
-            f"{case.localised.singles_run} kinds of operator were run alone, fed with "
-            f"{'drawn inputs' if _values_unknown(case) else 'reference values'}; "
-            f"{case.localised.singles_right} of them do not show the fault."
+            f"{plural(case.localised.singles_run, 'operator')}, one of each kind and shape, run "
+            f"alone and fed with "
+            f"{'drawn inputs' if _values_unknown(case) else 'reference values'}: "
+            f"{case.localised.singles_run - case.localised.singles_right} show the fault, "
+            f"{case.localised.singles_right} do not."
         )
     if case.delegation is not None:
         lines.append(case.delegation.statement)
