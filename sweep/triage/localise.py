@@ -57,7 +57,23 @@ async def localise(
     explained = suspect is not None and any(suspect in window for window in found.windows)
     if not explained and found.boundary is not None:
         await grow_window(subject, lab, fault, found, input_set)
+    if found.boundary is None and not found.windows:
+        await take_everything(subject, lab, fault, found, input_set)
     return found
+
+
+async def take_everything(
+    subject: Subject, lab: Lab, fault: Fault, found: Localised, input_set: int
+) -> None:
+    """Where no model with one output shows the fault: all operators with all outputs, to be shrunk.
+
+    A tensor that is both an output and read by an operator is such a case.
+    """
+    everything = frozenset(range(len(subject.graph.nodes)))
+    if await oracle_of_parts(subject, lab, fault, input_set)(everything):
+        found.windows.append(tuple(sorted(everything)))
+    else:
+        found.notes.append("The model rebuilt from all its operators does not show the fault.")
 
 
 def oracle_of_parts(
