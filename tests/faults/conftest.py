@@ -152,11 +152,13 @@ class Rig:
 
     def browser_process(self) -> psutil.Process:
         """The browser's main process."""
-        found = [
-            p for p in psutil.Process().children(recursive=True)
-            if any(a.startswith("--user-data-dir=") for a in p.cmdline())
-            and not any(a.startswith("--type=") for a in p.cmdline())
-        ]  # fmt: skip
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                line = process.cmdline()
+                main = not any(argument.startswith("--type=") for argument in line)
+                if main and any(argument.startswith("--user-data-dir=") for argument in line):
+                    found.append(process)
         assert len(found) == 1, found
         return found[0]
 
