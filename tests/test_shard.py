@@ -50,6 +50,7 @@ def test_shards() -> None:
 def test_an_empty_shard_is_done_at_once(tmp_path: Path, command: Any) -> None:
     catalog = tmp_path / "catalog.toml"
     catalog.write_text("[[model]]\nmodel_id = 'rnet'\nsource = 'rnet.tflite'\nlicense = 'MIT'\n")
+    (tmp_path / "rnet.tflite").touch()
     app = typer.Typer()
     app.command()(command)
     number = shard_number("rnet", 2) % 2 + 1
