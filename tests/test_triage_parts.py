@@ -10,18 +10,22 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from sweep.console import read_console
 from sweep.model import inspect_model
+from sweep.protocol import Measurement
 from sweep.reference import DesktopWorker, Kernels, desktop_worker
 from sweep.triage import graph as graphs
 from sweep.triage.controls import variants
 from sweep.triage.delegation import borders
-from sweep.triage.fault import gist
+from sweep.triage.fault import Fault, gist, trial_showing
 from sweep.triage.findings import Rung, TensorError
 from sweep.triage.fold import fold_all
+from sweep.triage.lab import Trial
 from sweep.triage.ladder import batched, first_bad_release, summarise
 from sweep.triage.plot import error_plot
 from sweep.triage.resize import SizeRule, fed_shapes, resized, with_input_shapes
 from sweep.triage.subject import Subject, draw, open_subject
+from sweep.verdict import Verdict
 from tests.tflite_builder import ModelBuilder, dynamic_model, fully_connected_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -228,3 +232,40 @@ def test_a_part_takes_along_what_the_page_cannot_be_fed(tmp_path: Path) -> None:
     assert part.operators == (1, 2)
     assert part.invented
     assert subject.parents(back) == (y,)
+
+
+class TwoSided:
+    """Stands for a lab whose two backends come out as told."""
+
+    def __init__(self, webgpu: Any, wasm: Any) -> None:
+        self.statuses = {"webgpu_mldrift": webgpu, "wasm_xnnpack": wasm}
+        self.wasm_agrees = True
+
+    async def run(self, model: bytes, sets: Any) -> Trial:
+        return a_trial(self.statuses["webgpu_mldrift"])
+
+    async def wasm_right(self, model: bytes, sets: Any) -> bool:
+        return bool(self.statuses["wasm_xnnpack"] == "pass")
+
+
+def a_trial(status: Any) -> Trial:
+    verdict = Verdict(status=status, reason="", loads=True, runs=True)
+    measured = Measurement(backend="webgpu_mldrift", reached="outputs")
+    return Trial(verdict, measured, read_console(()), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("webgpu", "wasm", "shown"),
+    [
+        ("output_mismatch", "pass", True),
+        # Both are off: another fault, or a model on which the references part.
+        ("output_mismatch", "output_mismatch", False),
+        ("pass", "pass", False),
+    ],
+)
+async def test_a_smaller_model_must_keep_the_fault_on_one_side(
+    webgpu: str, wasm: str, shown: bool
+) -> None:
+    lab: Any = TwoSided(webgpu, wasm)
+    fault = Fault(kind="mismatch", status="output_mismatch")
+    assert (await trial_showing(lab, fault, b"", ()) is not None) == shown

@@ -120,7 +120,7 @@ async def accuse(
     nodes = [subject.graph.nodes[n] for n in shrunk.operators]
     main = [n for n in nodes if n.index not in fixed] or nodes
     kind = subject.kind(main[0])
-    confidence, because = _confidence(fault, repro, single)
+    confidence, because = _confidence(lab, fault, repro, single)
     culprit = Culprit(
         op=" + ".join(_named(n) for n in nodes),
         node_indices=tuple(n.index for n in nodes),
@@ -192,20 +192,22 @@ def _tensors(subject: Subject, nodes: Sequence[int]) -> tuple[Any, ...]:
     return tuple(seen.values())
 
 
-def _confidence(fault: Fault, repro: Repro, single: bool) -> tuple[Confidence, str]:
+def _confidence(lab: Lab, fault: Fault, repro: Repro, single: bool) -> tuple[Confidence, str]:
     if repro.status != fault.status:
         return "low", (
             f"the reproducer showed the fault during the search, but a whole measurement of it in "
             f"a fresh page says {repro.status}"
         )
     doubts = []
+    if repro.failure_class == "unsupported_dtype":
+        doubts.append("what is refused is an element type of inputs or outputs, not the operator")
     if not single:
         doubts.append(f"it takes {repro.operators} operators together")
     if fault.kind == "mismatch":
         if len(repro.wrong_sets) < 2:
             doubts.append("it was seen on one input only")
         alone = repro.arbitration.alone if repro.arbitration else None
-        if alone is None:
+        if alone is None or not lab.backend.startswith(alone):
             doubts.append("the references do not both stand against it")
     if doubts:
         return "medium", "confirmed in a fresh page, but " + " and ".join(doubts)

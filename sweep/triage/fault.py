@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sweep.config import Frozen
 from sweep.console import UnsupportedOp
 from sweep.failure import telling_line
 from sweep.record import Status
 from sweep.triage.findings import FaultKind
-from sweep.triage.lab import Trial
+from sweep.triage.lab import InputSet, Lab, Trial
 
 MISMATCH_KEPT = 0.1
 """A smaller model shows the same mismatch only if its error is no less than this share of it."""
@@ -92,6 +93,22 @@ def shows(fault: Fault, trial: Trial) -> bool:
         asked = {(u.op, u.reason) for u in fault.unsupported}
         return any((u.op, u.reason) in asked for u in found.unsupported)
     return True
+
+
+async def trial_showing(
+    lab: Lab, fault: Fault, data: bytes, sets: Sequence[InputSet]
+) -> Trial | None:
+    """A trial of a smaller model that shows the fault; None where it does not.
+
+    Where wasm agrees with the desktop reference on the whole model it must do so on the smaller
+    one too: else what was found is another fault, or a model on which the references part.
+    """
+    trial = await lab.run(data, sets)
+    if not shows(fault, trial):
+        return None
+    if fault.kind == "mismatch" and lab.wasm_agrees and not await lab.wasm_right(data, sets):
+        return None
+    return trial
 
 
 _PLACES = re.compile(r"\[?[\w./-]+\.(?:cc|h|js|tflite):\d+\]?|https?://\S+|0x[0-9a-fA-F…]+")

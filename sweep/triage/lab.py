@@ -119,6 +119,8 @@ class Lab:
     """False: the desktop cannot run the model, wasm in the same browser is the reference."""
     repeats: int = 1
     """How often each input set is run within a trial: more where the fault comes and goes."""
+    wasm_agrees: bool = False
+    """Wasm is not under triage, and agrees with the desktop reference on the whole model."""
     runs: int = 0
 
     async def run(
@@ -203,6 +205,11 @@ class Lab:
         _discard(measurement)
         self.runs += 1
         return Trial(verdict, measurement, console, verified, facts, reference, outputs)
+
+    async def wasm_right(self, model: Path | bytes, sets: Sequence[InputSet]) -> bool:
+        """Whether wasm agrees with the reference on a model as well."""
+        trial = await self.run(model, sets, backend="wasm_xnnpack")
+        return trial.verdict.status == "pass"
 
     async def desktop(
         self, model: Path | bytes, inputs: InputSet, *, kernels: Kernels = "xnnpack"

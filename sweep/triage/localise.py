@@ -14,7 +14,7 @@ from sweep.tolerance import is_mismatch
 from sweep.triage import graph as graphs
 from sweep.triage import search
 from sweep.triage.budget import Budget
-from sweep.triage.fault import Fault, shows
+from sweep.triage.fault import Fault, shows, trial_showing
 from sweep.triage.findings import Exposure, TensorError
 from sweep.triage.lab import Lab, Trial
 from sweep.triage.subject import Candidate, Subject
@@ -37,6 +37,7 @@ class Localised:
     singles_right: int = 0
     windows: list[tuple[int, ...]] = field(default_factory=list)
     """Operators that show the fault when run by themselves, suspects first."""
+    observed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     complete: bool = True
 
@@ -88,7 +89,8 @@ def oracle_of_parts(
             return False
         key = frozenset(candidate.operators)
         if key not in known:
-            known[key] = shows(fault, await lab.run(candidate.data, candidate.sets))
+            trial = await trial_showing(lab, fault, candidate.data, candidate.sets)
+            known[key] = trial is not None
         return known[key]
 
     return bad

@@ -15,7 +15,7 @@ from sweep.triage import search
 from sweep.triage.budget import Budget
 from sweep.triage.constants import replace_constants
 from sweep.triage.cut import SIGNATURE
-from sweep.triage.fault import Fault, shows
+from sweep.triage.fault import Fault, shows, trial_showing
 from sweep.triage.fold import folded
 from sweep.triage.graph import read
 from sweep.triage.lab import InputSet, Lab, Trial
@@ -123,8 +123,8 @@ async def _one_output(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> 
     names += [o.name for o in outputs if o.name not in names]
     for name in names:
         data = with_output(now.data, name)
-        trial = await lab.run(data, now.sets)
-        if shows(fault, trial):
+        trial = await trial_showing(lab, fault, data, now.sets)
+        if trial is not None:
             steps.append(f"outputs: {len(outputs)} → 1")
             return replace(now, data=data, trial=trial)
     return now
@@ -137,8 +137,8 @@ async def _fold(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> Shrunk
     while node >= 0:
         data = await folded(lab, now.data, node, now.sets[0])
         if data is not None:
-            trial = await lab.run(data, now.sets)
-            if shows(fault, trial):
+            trial = await trial_showing(lab, fault, data, now.sets)
+            if trial is not None:
                 now = replace(now, data=data, trial=trial)
                 node = operator_count(data)
         node -= 1
@@ -167,7 +167,7 @@ async def _shapes(lab: Lab, fault: Fault, now: Shrunk, steps: list[str], budget:
                 continue
             data, sets = smaller
             trial = await lab.run(data, sets)
-            if shows(fault, trial):
+            if shows(fault, trial) and await _references_agree(lab, fault, data, sets):
                 now = replace(now, data=data, sets=sets, trial=trial)
                 progress = True
                 break
@@ -178,6 +178,12 @@ async def _shapes(lab: Lab, fault: Fault, now: Shrunk, steps: list[str], budget:
     if after != before:
         steps.append(f"shapes: {before} → {after}")
     return now
+
+
+async def _references_agree(lab: Lab, fault: Fault, data: bytes, sets: Sequence[InputSet]) -> bool:
+    if fault.kind != "mismatch" or not lab.wasm_agrees:
+        return True
+    return await lab.wasm_right(data, sets)
 
 
 async def _resize(
@@ -248,8 +254,8 @@ async def _constants(lab: Lab, fault: Fault, now: Shrunk, steps: list[str], seed
     data = replace_constants(now.data, seed)
     if data == now.data:
         return now
-    trial = await lab.run(data, now.sets)
-    if not shows(fault, trial):
+    trial = await trial_showing(lab, fault, data, now.sets)
+    if trial is None:
         steps.append("weights: kept, the fault does not show with others")
         return now
     steps.append(f"weights: replaced by constants drawn with seed {seed}")
@@ -264,8 +270,8 @@ async def _drawn_inputs(
         sets = draw(subject.path.parent, now.data, model_id, subject.seed, 2)
     except CutError:
         return now
-    trial = await lab.run(now.data, sets)
-    if not shows(fault, trial):
+    trial = await trial_showing(lab, fault, now.data, sets)
+    if trial is None:
         return now
     words = f"what a sweep draws for model id {model_id!r} with seed {subject.seed}"
     return replace(now, sets=sets, trial=trial, inputs_are=words)

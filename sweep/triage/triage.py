@@ -142,6 +142,13 @@ async def _investigate(
             f"{request.backend} is not available here, so nothing can be triaged on it: "
             f"{case.result.reason} Run `litertjs-sweep doctor`."
         )
+    wasm = next((r for r in record.results if r.backend == "wasm_xnnpack"), None)
+    lab.wasm_agrees = (
+        lab.use_desktop
+        and request.backend != "wasm_xnnpack"
+        and wasm is not None
+        and wasm.status == "pass"
+    )
     trials = [await lab.run(ready.path, ready.sets, fresh=True) for _ in range(2)]
     trial = _telling(trials)
     case.fault = fault_of(trial)
@@ -277,6 +284,14 @@ async def _localise_failure(
     case: Case, lab: Lab, subject: Subject, fault: Fault, input_set: int
 ) -> list[tuple[int, ...]]:
     found = case.localised
+    if case.prepared.facts.dynamic:
+        fixed = subject.exposed((), (input_set,))
+        if fixed is not None:
+            trial = await lab.run(fixed.data, fixed.sets)
+            found.observed.append(
+                "The same model with its dynamic dimensions stored as the sizes that it is fed "
+                f"with is {trial.verdict.status}: {trial.verdict.reason}"
+            )
     candidate = await failing_prefix(subject, lab, fault, found, input_set)
     if found.boundary is None:
         everything = tuple(range(len(subject.graph.nodes)))

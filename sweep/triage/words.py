@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from sweep.triage.triage import Case
 
 
+INTERFACE = "unsupported_dtype"
+"""The failure class that the inputs and outputs cause, whatever the operators."""
+
+
 class CommandFacts(Frozen):
     """What the bench knows of itself."""
 
@@ -100,6 +104,11 @@ def headline(case: Case, culprits: tuple[Culprit, ...]) -> str:
     backend = case.request.backend
     if case.fault.kind == "none":
         return f"No fault on {backend}: {case.result.status}."
+    if case.result.failure_class == INTERFACE:
+        what = (case.result.error or case.result.reason or "").removeprefix("Error: ")
+        return (
+            f"{case.fault.status} on {backend}: the model's inputs or outputs are refused ({what})"
+        )
     if not culprits:
         return f"{case.fault.status} on {backend}; no smaller part of the model shows it."
     first = culprits[0]
@@ -135,6 +144,7 @@ def _observed(case: Case, culprits: tuple[Culprit, ...]) -> list[str]:
         lines.append(arbitration_of(case).statement)
     if case.localised.boundary_words:
         lines.append(case.localised.boundary_words)
+    lines += case.localised.observed
     exposure = case.localised.exposure
     if exposure is not None:
         lines.append(exposure.statement)
@@ -214,6 +224,12 @@ def _inferred(case: Case, culprits: tuple[Culprit, ...]) -> list[str]:
             "failure": f"{culprit.op} is what {backend} does not {_verb(case)}",
             "fallback": f"{culprit.op} is what {backend} leaves to the CPU",
         }[case.fault.kind]
+        if repro.failure_class == INTERFACE:
+            lines.append(
+                "The message names the element type of an input or output, so any operator would "
+                f"do: {culprit.op} is only the smallest model with such an input or output."
+            )
+            continue
         lines.append(f"{what} ({culprit.confidence}: {culprit.confidence_because}).")
         right = [c for c in repro.controls if c.status in ("pass", "fallback")]
         if any(c.name == "prepared weights" for c in right):
