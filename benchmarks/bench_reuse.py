@@ -80,6 +80,9 @@ async def run(folder: Path, models: int, rounds: int, runs: int) -> None:
 
 def _judge(kept: Samples, fresh: Samples) -> None:
     for backend in sorted({backend for _, backend in kept}):
+        floors = [
+            min(_pooled(kept[key])) / min(_pooled(fresh[key])) for key in kept if key[1] == backend
+        ]
         ratios, verdicts, null = [], collections.Counter[str](), collections.Counter[str]()
         for key in kept:
             if key[1] != backend:
@@ -94,6 +97,10 @@ def _judge(kept: Samples, fresh: Samples) -> None:
             f"(reuse) {backend}: reused / fresh = {mean:.3f} (geometric mean; single models "
             f"{min(ratios):.3f} … {max(ratios):.3f}), {dict(verdicts)}; "
             f"fresh against fresh: {dict(null)}"
+        )
+        print(
+            f"        fastest sample, which other work on the machine disturbs least: reused / fresh "
+            f"= {np.exp(np.mean(np.log(floors))):.3f} ({min(floors):.3f} … {max(floors):.3f})"
         )
 
 

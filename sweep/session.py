@@ -69,10 +69,10 @@ _RUN_JS = """async ([steps, mark]) => {
 MAX_JOBS_PER_PAGE = 100
 """A page is replaced after so many jobs, whatever its state: slow leaks end with it."""
 PAGE_WARM_MS = 400.0
-"""Milliseconds that a page has inferred, whatever models, before anything in it is timed. By then
-V8 has compiled runtime and glue for speed: measured in fresh pages, small models took twice their
-final time at first and reached it after some 300 ms; other models in the same page had it at once.
-"""
+"""Milliseconds that a page has inferred, whatever models, before anything in it is timed; more
+where runs are still getting faster then. By then V8 has compiled runtime and glue for speed: in
+fresh pages small models took twice their final time at first and reached it after some 300 ms;
+other models in the same page had it at once."""
 MAX_IDLE_WASM_BYTES = 768 * 2**20
 """A page whose wasm heap is larger once its model is unloaded is replaced: a heap never shrinks,
 and what one page can hold is bounded (4 GiB, less fragmentation)."""

@@ -16,6 +16,7 @@ let model = null;
 let signatures = [];
 let current = null; // {signature, tensors}: what the next run runs
 let inferredMs = 0; // by this page, over all its models
+let pageIsWarm = false;
 let kept = {}; // run name → [{name, dtype, shape, array}]
 
 /** Runs a step; an error becomes a value, so that the driver always learns the GPU's state too. */
@@ -189,9 +190,10 @@ async function secondRun() {
 }
 
 /**
- * Runs that are not timed. Those beyond `runs` go on until this page has inferred for `pageMs` in
- * all, whatever the model: its wasm and its JavaScript are compiled for speed only by then, and
- * without them the first model of a page would look slower than the others.
+ * Runs that are not timed. The first time they go on beyond `runs` until this page has inferred for
+ * `pageMs` in all, whatever the model, and gets no faster (by medians of a quarter of that; five
+ * times that at most): the wasm and JavaScript of the runtime are compiled for speed only by then,
+ * and the first model of a page would look slower than the others.
  */
 async function warmup({runs, pageMs = 0}) {
   const samples = [];
@@ -199,7 +201,23 @@ async function warmup({runs, pageMs = 0}) {
   const asked = inferredMs;
   let fastest = Math.min(...samples);
   let extraRuns = 0;
-  for (; inferredMs < pageMs; extraRuns++) fastest = Math.min(fastest, (await infer()).ms);
+  if (pageMs > 0 && !pageIsWarm) {
+    let before = Infinity;
+    let block = [];
+    let blockMs = 0;
+    while (inferredMs < 5 * pageMs) {
+      const {ms} = await infer();
+      extraRuns++;
+      fastest = Math.min(fastest, ms);
+      block.push(ms);
+      blockMs += ms;
+      if (blockMs < pageMs / 4) continue;
+      const now = median(block);
+      if (inferredMs >= pageMs && now >= 0.95 * before) break;
+      [before, block, blockMs] = [now, [], 0];
+    }
+    pageIsWarm = true;
+  }
   return {samples, fastest, extraRuns, extraMs: inferredMs - asked};
 }
 
@@ -245,8 +263,13 @@ function medianHalfWidth(samples) {
   const reach = 0.98 * Math.sqrt(n);
   const low = sorted[Math.max(0, Math.floor(n / 2 - reach))];
   const high = sorted[Math.min(n - 1, Math.ceil(n / 2 + reach))];
-  const median = (sorted[(n - 1) >> 1] + sorted[n >> 1]) / 2;
-  return (high - low) / 2 / median;
+  return (high - low) / 2 / median(sorted);
+}
+
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const n = sorted.length;
+  return (sorted[(n - 1) >> 1] + sorted[n >> 1]) / 2;
 }
 
 /** Sends the kept outputs of one run, one tensor at a time, then lets go of them. */
