@@ -5,6 +5,7 @@ Every step keeps the fault alive, or it is not taken.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,7 +151,7 @@ async def _fold(lab: Lab, fault: Fault, now: Shrunk, steps: list[str]) -> Shrunk
 async def _shapes(lab: Lab, fault: Fault, now: Shrunk, steps: list[str], budget: Budget) -> Shrunk:
     """Halves, then single steps, over every size there is, until nothing gives."""
     before = _shape_words(now.data)
-    tried: set[tuple[bytes, SizeRule]] = set()
+    tried: set[bytes] = set()
     progress = True
     right: list[tuple[bytes, tuple[InputSet, ...]]] = []
     while progress and budget.left > 0:
@@ -159,13 +160,15 @@ async def _shapes(lab: Lab, fault: Fault, now: Shrunk, steps: list[str], budget:
         for rule in _rules(now.data):
             if budget.left <= 0:
                 break
-            if (now.data, rule) in tried:
+            # Different rules often come to the same model.
+            smaller = resized(now.data, rule)
+            if smaller is None or (known := hashlib.sha256(smaller).digest()) in tried:
                 continue
-            tried.add((now.data, rule))
-            smaller = await _resize(lab, now, rule)
-            if smaller is None:
+            tried.add(known)
+            made = await _consistent(lab, now, smaller)
+            if made is None:
                 continue
-            data, sets = smaller
+            data, sets = made
             trial = await lab.run(data, sets)
             if shows(fault, trial) and await _references_agree(lab, fault, data, sets):
                 now = replace(now, data=data, sets=sets, trial=trial)
@@ -186,12 +189,10 @@ async def _references_agree(lab: Lab, fault: Fault, data: bytes, sets: Sequence[
     return await lab.wasm_right(data, sets)
 
 
-async def _resize(
-    lab: Lab, now: Shrunk, rule: SizeRule
+async def _consistent(
+    lab: Lab, now: Shrunk, data: bytes
 ) -> tuple[bytes, tuple[InputSet, ...]] | None:
-    data = resized(now.data, rule)
-    if data is None:
-        return None
+    """A resized model with its shapes declared and its inputs cut; None where it makes no sense."""
     shapes = fed_shapes(data)
     try:
         sets = tuple(
