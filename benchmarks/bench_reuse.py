@@ -99,8 +99,8 @@ def _judge(kept: Samples, fresh: Samples) -> None:
             f"fresh against fresh: {dict(null)}"
         )
         print(
-            f"        fastest sample, which other work on the machine disturbs least: reused / fresh "
-            f"= {np.exp(np.mean(np.log(floors))):.3f} ({min(floors):.3f} … {max(floors):.3f})"
+            "        fastest sample, which other work on the machine disturbs least: "
+            f"reused / fresh = {np.exp(np.mean(np.log(floors))):.3f} ({min(floors):.3f} … {max(floors):.3f})"
         )
 
 
