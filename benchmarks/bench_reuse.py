@@ -100,7 +100,8 @@ def _judge(kept: Samples, fresh: Samples) -> None:
         )
         print(
             "        fastest sample, which other work on the machine disturbs least: "
-            f"reused / fresh = {np.exp(np.mean(np.log(floors))):.3f} ({min(floors):.3f} … {max(floors):.3f})"
+            f"reused / fresh = {np.exp(np.mean(np.log(floors))):.3f} "
+            f"({min(floors):.3f} … {max(floors):.3f})"
         )
 
 
