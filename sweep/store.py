@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import psutil
 from pydantic import TypeAdapter, ValidationError
 
 from sweep.config import Frozen
@@ -32,6 +33,9 @@ MAX_RECORD_BYTES = 64 * 2**20
 
 TEMPORARY_PREFIX, TEMPORARY_SUFFIX = ".writing-", ".tmp"
 """Of files that become records, reports or notes when they are whole."""
+
+DYING_S = 10.0
+"""How long the lock of a process that was killed may outlast it."""
 
 DEFAULT_LEG = "default"
 REPORTS_DIR = "reports"
@@ -330,7 +334,13 @@ def sweep_lock(root: Path) -> Iterator[None]:
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / ".sweep.lock", timeout=0)
-        lock.acquire()
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            if not _is_gone(holder_file):
+                raise
+            # Killed a moment ago: the system takes it down thread by thread, its files last.
+            lock.acquire(timeout=DYING_S)
     except filelock.Timeout:
         raise StoreError(
             f"{root} is in use by {_read_holder(holder_file)}. Wait for it to end, "
@@ -371,6 +381,19 @@ def _sweep_directories(root: Path) -> Iterator[Path]:
         for day in _directories(core, _DATE):
             yield day
             yield from _directories(day, _LEG)
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether the note names a process of this machine that does not run any more."""
+    try:
+        holder = Holder.model_validate_json(path.read_bytes()[:10_000])
+        if holder.host != socket.gethostname():
+            return False
+        return psutil.Process(holder.pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except (OSError, ValueError, psutil.Error):
+        return False
 
 
 def _read_holder(path: Path) -> str:
