@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
-def tests_in(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     return {
         node.name
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
@@ -28,7 +28,7 @@ def test_every_test_that_the_table_names_exists() -> None:
         named = NAMED.findall(row)
         assert named, f"no test is named in: {row}"
         for file, name in named:
-            assert name in tests_in(ROOT / file), f"{file} has no {name}"
+            assert name in names_in(ROOT / file), f"{file} has no {name}"
 
 
 def test_every_file_of_fault_tests_is_in_the_table() -> None:
