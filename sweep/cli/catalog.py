@@ -18,7 +18,7 @@ def _catalog() -> None:
 
 
 @catalog_app.command("check")
-def check_command(
+def check_catalogs(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Catalogs, .toml or .csv.")],
 ) -> None:
     """Report every defect of the catalogs, with file and line; exit code 2 when there is one."""
