@@ -42,6 +42,9 @@ LAUNCH_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 10.0
 KILL_TIMEOUT_S = 5.0
 
+SOCKET_PATH = len("/t/org.chromium.Chromium.XXXXXX/SingletonSocket")
+"""What the browser adds to our directory; Linux allows a socket's path 107 bytes."""
+
 _QUIET = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -241,9 +244,9 @@ async def launch(
         user_data_dir = scratch / "profile"
         # A killed browser leaves its socket directory behind; it shall lie in ours, unless that
         # makes the socket's path longer than the 108 bytes which sockets may have.
-        if platform.system() == "Linux" and len(str(scratch)) < 60:
-            (scratch / "tmp").mkdir()
-            environ["TMPDIR"] = str(scratch / "tmp")
+        if platform.system() == "Linux" and len(str(scratch)) + SOCKET_PATH <= 107:
+            (scratch / "t").mkdir()
+            environ["TMPDIR"] = str(scratch / "t")
     context: BrowserContext | None = None
     try:
         context = await playwright.chromium.launch_persistent_context(
