@@ -20,6 +20,9 @@ ACCELERATOR: dict[Backend, str] = {
 }
 """`accelerator` as `loadAndCompile` of @litertjs/core takes it."""
 
+DASHBOARD_PORT = 8321
+"""Where the dashboard is served unless told otherwise."""
+
 DEFAULT_BACKENDS: tuple[Backend, ...] = ("wasm_xnnpack", "webgpu_mldrift")
 """The reference first: its outputs are what the others are compared against."""
 

@@ -92,6 +92,7 @@ def run_command(
         today,
         wide_console,
     )
+    from sweep.config import DASHBOARD_PORT
     from sweep.paths import resource_dir
     from sweep.sweeper import run_fleet, run_sweep
     from sweep.views.table import reasons, sweep_table
@@ -156,6 +157,12 @@ def run_command(
     describe_failures(outcome, console)
     if outcome.paths:
         console.print(f"{len(outcome.paths)} records in {outcome.paths[0].parent}")
+        console.print(
+            f"See them: litertjs-sweep serve --data {out} (http://127.0.0.1:{DASHBOARD_PORT}/)",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     if outcome.stopped:
         console.print("Stopped as asked. Run again with --skip-existing to go on.")
     raise typer.Exit(exit_code(outcome, failing))

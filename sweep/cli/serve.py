@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from sweep.config import DASHBOARD_PORT
+
 if TYPE_CHECKING:
     from sweep.errors import SweepError
     from sweep.runtime import CoreFiles
@@ -20,7 +22,7 @@ def serve_command(
     data: Annotated[Path, typer.Option(help="Records to show.")] = Path("data/sweep"),
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any that is free.")
-    ] = 8321,
+    ] = DASHBOARD_PORT,
     title: Annotated[str, typer.Option(help="Title of the site.")] = "LiteRT.js sweep",
     triage: Annotated[
         Path, typer.Option(help="Triage reports (DIR/<model_id>/report.html) to include.")
