@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -204,7 +205,7 @@ class LaunchedBrowser:
     async def _clean(self) -> None:
         await asyncio.to_thread(kill_tree, self.process)
         if self._scratch is not None:
-            await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+            await asyncio.to_thread(_remove, self._scratch)
 
 
 def kill_tree(process: psutil.Process) -> None:
@@ -218,6 +219,15 @@ def kill_tree(process: psutil.Process) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
     psutil.wait_procs(doomed, timeout=KILL_TIMEOUT_S)
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory in which a dying process may still write: several tries, then let be."""
+    for _ in range(20):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            return
+        time.sleep(0.1)
 
 
 async def launch(
