@@ -73,7 +73,13 @@ def page(browser: Browser) -> Iterator[Page]:
     trouble: list[str] = []
     page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
     page.on("pageerror", lambda e: trouble.append(str(e)))
-    page.on("requestfailed", lambda r: trouble.append(f"failed: {r.url}"))
+    # A request still under way when the page is left is aborted; that is no failure of the site.
+    page.on(
+        "requestfailed",
+        lambda r: (
+            None if r.failure == "net::ERR_ABORTED" else trouble.append(f"{r.failure}: {r.url}")
+        ),
+    )
     page.on(
         "request",
         lambda r: (
