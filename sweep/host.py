@@ -42,6 +42,8 @@ class BrowserHost:
     launches: int = 0
     _running: RunningBrowser | None = None
     _gone: list[Callable[[], None]] = field(default_factory=list)
+    _dead: list[RunningBrowser] = field(default_factory=list)
+    """Browsers that ended by themselves and may have left processes and files."""
 
     @property
     def running(self) -> RunningBrowser | None:
@@ -60,6 +62,7 @@ class BrowserHost:
             EnvironmentProblem: the browser cannot be started.
         """
         if self._running is None:
+            await self._bury()
             running = await self._launch()
             self.launches += 1
             self._running = running
@@ -90,7 +93,14 @@ class BrowserHost:
         if self._running is not running:
             return
         self._running = None
+        self._dead.append(running)
         self._announce()
+
+    async def _bury(self) -> None:
+        """Waits until nothing is left of browsers that ended by themselves."""
+        dead, self._dead = self._dead, []
+        for running in dead:
+            await running.close()
 
     def _announce(self) -> None:
         callbacks, self._gone = self._gone, []
@@ -108,6 +118,7 @@ class BrowserHost:
         """Ends the browser in an orderly way, or kills it if that fails."""
         running, self._running = self._running, None
         self._gone.clear()
+        await self._bury()
         if running is None:
             return
         try:

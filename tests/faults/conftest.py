@@ -68,10 +68,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("TMPDIR", directory)
         yield Path(directory)
         assert wait_for(lambda: not living_children()), living_children()
-        # Removing goes on for a moment after the last process has ended.
-        assert wait_for(lambda: not any(Path(directory).iterdir())), [
-            path.name for path in Path(directory).iterdir()
-        ]
+        assert [path.name for path in Path(directory).iterdir()] == []
 
 
 def living_children() -> list[str]:
