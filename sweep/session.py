@@ -7,45 +7,29 @@ import contextlib
 import itertools
 import logging
 import shutil
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from playwright.async_api import ConsoleMessage, JSHandle, Page
 from playwright.async_api import Error as PlaywrightError
 
-from sweep.config import ACCELERATOR, Leg, Timeouts
-from sweep.console import is_telling, normalise
+from sweep.config import Leg, Timeouts
+from sweep.console_log import ConsoleLog
 from sweep.errors import StoreError
 from sweep.gate import MeasuringGate
 from sweep.host import BrowserHost
+from sweep.job_run import JobRun, Progress, StageFailed
 from sweep.protocol import (
-    ConsoleLine,
     ErrorKind,
     GpuError,
     Job,
     Measurement,
-    OutputTensor,
-    PageSignature,
     RuntimeFacts,
-    SetRun,
     Stage,
     StageError,
     Timings,
 )
 from sweep.server import PageServer
-
-PAGE_DTYPES = {"float32": np.float32, "int32": np.int32, "uint8": np.uint8}
-"""Element types that LiteRT.js takes and gives."""
-
-MAX_CONSOLE_LINES = 20_000
-"""Lines kept per job; a page that floods the console is cut here, and the cut is recorded."""
-MAX_LINE_LENGTH = 8_000
-MAX_SCANNED_PARTS = 200
-"""Lines of one over-long message that are looked through beyond its kept part."""
 
 OPEN_TIMEOUT_S = 60.0
 """A browser that has not opened a page by then is wedged and gets killed."""
@@ -68,57 +52,9 @@ _RUN_JS = """async ([steps, mark]) => {
 
 MAX_JOBS_PER_PAGE = 100
 """A page is replaced after so many jobs, whatever its state: slow leaks end with it."""
-PAGE_WARM_MS = 400.0
-"""Milliseconds that a page has inferred, whatever models, before anything in it is timed; more
-where runs are still getting faster then. By then V8 has compiled runtime and glue for speed: in
-fresh pages small models took twice their final time at first and reached it after some 300 ms;
-other models in the same page had it at once."""
 MAX_IDLE_WASM_BYTES = 768 * 2**20
 """A page whose wasm heap is larger once its model is unloaded is replaced: a heap never shrinks,
 and what one page can hold is bounded (4 GiB, less fragmentation)."""
-
-
-class StageFailed(Exception):  # noqa: N818  # never leaves this module
-    """A stage ended badly; `error` is what the measurement will say."""
-
-    def __init__(self, error: StageError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-@dataclass
-class ConsoleLog:
-    """The console of one job, with runs of the same line folded."""
-
-    lines: list[ConsoleLine] = field(default_factory=list)
-    dropped: int = 0
-    stage: Stage | None = None
-
-    def add(self, level: str, text: str) -> None:
-        """Appends a line; beyond the limit it is only counted, unless it can decide a verdict."""
-        text = _shortened(text)
-        if self.lines:
-            last = self.lines[-1]
-            if (last.level, last.text, last.stage) == (level, text, self.stage):
-                self.lines[-1] = last.model_copy(update={"count": last.count + 1})
-                return
-        if len(self.lines) >= MAX_CONSOLE_LINES:
-            # Telling lines have as much room again: no flood can push them out.
-            room = len(self.lines) < 2 * MAX_CONSOLE_LINES
-            if not (room and is_telling(normalise(text))):
-                self.dropped += 1
-                return
-        self.lines.append(ConsoleLine(level=level, text=text, stage=self.stage))
-
-
-def _shortened(text: str) -> str:
-    """A line of bounded length that still holds what can decide a verdict."""
-    if len(text) <= MAX_LINE_LENGTH:
-        return text
-    rest = text[MAX_LINE_LENGTH:].splitlines()[:MAX_SCANNED_PARTS]
-    telling = [part[:MAX_LINE_LENGTH] for part in rest]
-    telling = [part for part in telling if is_telling(normalise(part))]
-    return "\n".join([text[:MAX_LINE_LENGTH], *telling[:1]])
 
 
 class PageSession:
@@ -210,7 +146,7 @@ class PageSession:
         self._log = ConsoleLog()
         self._gpu_errors = []
         fresh = not self.usable
-        progress = _Progress()
+        progress = Progress()
         error: StageError | None = None
         try:
             if fresh:
@@ -219,7 +155,7 @@ class PageSession:
             self._log.lines.extend(self._startup_log.lines)
             self._gpu_errors.extend(self._startup_gpu_errors)
             progress.reached = "init"
-            await self._measure(job, progress)
+            await JobRun(job, self._calls, self._server, self._gate, progress).measure()
         except StageFailed as failed:
             error = failed.error
         except OSError as problem:
@@ -258,11 +194,6 @@ class PageSession:
             gpu_errors=tuple(self._gpu_errors),
             fresh_page=fresh,
         )
-
-    async def memory(self) -> Mapping[str, Any]:
-        """`wasmBytes` and `deviceLost` of the open page."""
-        answer = await self._call("outputs", "memory", {}, 10)
-        return dict(answer)
 
     async def _tidy(self, error: StageError | None) -> bool:
         """Unloads the model; False when the page should not be used again."""
@@ -455,220 +386,6 @@ class PageSession:
         else:
             await self.close()
 
-    async def _measure(self, job: Job, progress: _Progress) -> None:
-        url = self._server.add_blob(job.model_path)
-        try:
-            loaded = await self._call(
-                "load",
-                "load",
-                {
-                    "url": url,
-                    "accelerator": ACCELERATOR[job.backend],
-                    "numThreads": job.num_threads,
-                    "precision": job.precision,
-                },
-                job.timeouts.load,
-            )
-        finally:
-            self._server.forget(url)
-        progress.reached = "load"
-        progress.timings.update(
-            fetch_ms=round(loaded["fetchMs"], 4), compile_ms=round(loaded["compileMs"], 4)
-        )
-        progress.computing_ms += loaded["compileMs"]
-        progress.fully_accelerated = loaded["fullyAccelerated"]
-        progress.accelerator = loaded["accelerator"]
-        progress.signatures = tuple(PageSignature.model_validate(s) for s in loaded["signatures"])
-        for index, signature in enumerate(progress.signatures):
-            key = _file_key(job, signature.key, index)
-            if key is None:
-                continue
-            for input_set in range(len(job.inputs)):
-                primary = index == 0 and input_set == 0
-                await self._run_set(job, progress, index, key, input_set, timed=primary)
-
-    async def _run_set(
-        self, job: Job, progress: _Progress, index: int, key: str, input_set: int, *, timed: bool
-    ) -> None:
-        first = await self._first_run(job, progress.signatures[index], index, key, input_set)
-        progress.computing_ms += first["ms"]
-        if timed:
-            progress.reached = "first_run"
-            progress.timings["first_run_ms"] = round(first["ms"], 4)
-        outputs = await self._collect(job, progress, "first", first["outputs"])
-        last_same: bool | None = None
-        if not timed:
-            # Two runs at least, on whatever is run: some drivers are right only the first time.
-            second = await self._call("warmup", "secondRun", {}, job.timeouts.first_run)
-            outputs += await self._collect(job, progress, "second", second["outputs"])
-        else:
-            alone = self._gate.timing() if job.timed else contextlib.nullcontext()
-            async with alone:
-                second, timed_runs = await self._warm_and_timed(job, progress)
-            outputs += await self._collect(job, progress, "second", second["outputs"])
-            outputs += await self._collect(job, progress, "last", timed_runs["outputs"])
-            last_same = timed_runs["same"]
-        progress.computing_ms += second["ms"]
-        progress.runs.append(
-            SetRun(
-                signature=key,
-                input_set=input_set,
-                outputs=tuple(outputs),
-                second_same=second["same"],
-                last_same=last_same,
-            )
-        )
-        progress.reached = "outputs"
-
-    async def _warm_and_timed(
-        self, job: Job, progress: _Progress
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The second run, which is the first of the warm-up, the rest of it, and the timed runs."""
-        more = max(job.warmup_runs - 1, 0)
-        page_ms = PAGE_WARM_MS if job.timed else 0
-        second, warm = await self._calls(
-            "warmup",
-            [("secondRun", {}), ("warmup", {"runs": more, "pageMs": page_ms})],
-            job.timeouts.first_run + job.timeouts.warmup,
-        )
-        progress.timings.update(
-            warmup_ms=_ms((second["ms"], *warm["samples"])), extra_warmup_runs=warm["extraRuns"]
-        )
-        progress.reached = "warmup"
-        plan = job.timed
-        if plan is None:
-            ask: dict[str, float] = {
-                "minRuns": 1,
-                "maxRuns": 1,
-                "batch": 1,
-                "budgetMs": 0,
-                "relativeHalfWidth": 0,
-            }
-        else:
-            ask = {
-                "floorRuns": plan.floor_runs,
-                "minRuns": plan.min_runs,
-                "maxRuns": plan.max_runs,
-                "batch": plan.batch,
-                "estimateMs": min(second["ms"], warm["fastest"]),
-                "budgetMs": plan.budget_ms,
-                "extraMs": plan.extra_budget_ms,
-                "relativeHalfWidth": plan.relative_half_width,
-            }
-        timed = await self._call("timed", "timed", ask, job.timeouts.timed)
-        if plan is not None:
-            progress.timings.update(samples_ms=_ms(timed["samples"]), batch=timed["batch"])
-            progress.reached = "timed"
-        progress.computing_ms += sum(warm["samples"]) + warm["extraMs"]
-        progress.computing_ms += sum(timed["samples"]) * timed["batch"]
-        return second, timed
-
-    async def _first_run(
-        self, job: Job, signature: PageSignature, index: int, key: str, input_set: int
-    ) -> dict[str, Any]:
-        """Gives the page its inputs, which replace those of the last set, and runs once."""
-        arrays = job.inputs[input_set].get(key, {})
-        tensors, urls = [], []
-        for position, tensor in enumerate(signature.inputs):
-            array = match_input(arrays, tensor.name, position)
-            if tensor.dtype in PAGE_DTYPES:
-                array = array.astype(PAGE_DTYPES[tensor.dtype], copy=False)
-            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            url = self._server.add_blob(flat.data)
-            urls.append(url)
-            tensors.append({"dtype": tensor.dtype, "shape": list(array.shape), "url": url})
-        try:
-            _, first = await self._calls(
-                "first_run",
-                [("setInputs", {"signature": index, "tensors": tensors}), ("firstRun", {})],
-                job.timeouts.first_run,
-            )
-            return dict(first)
-        finally:
-            for url in urls:
-                self._server.forget(url)
-
-    async def _collect(
-        self, job: Job, progress: _Progress, run: str, outputs: list[dict[str, Any]]
-    ) -> list[OutputTensor]:
-        """Has the page send the kept outputs of one run; returns where they lie."""
-        if not outputs:
-            return []
-        folder = Path(tempfile.mkdtemp(dir=self._server.scratch))
-        progress.folders.append(folder)
-        paths = [folder / f"{i}.bin" for i in range(len(outputs))]
-        urls = [
-            self._server.expect_upload(path, output["bytes"])
-            for path, output in zip(paths, outputs, strict=True)
-        ]
-        try:
-            await self._call(
-                "outputs", "postOutputs", {"run": run, "urls": urls}, job.timeouts.outputs
-            )
-        except StageFailed:
-            problem, self._server.storage_problem = self._server.storage_problem, None
-            if problem is not None:  # nothing that the model or its page did
-                raise problem from None
-            raise
-        finally:
-            for url in urls:
-                self._server.forget(url)
-        return [
-            OutputTensor.model_validate(
-                {
-                    "name": output["name"],
-                    "dtype": output["dtype"],
-                    "shape": output["shape"],
-                    "path": path,
-                    "run": run,
-                }
-            )
-            for output, path in zip(outputs, paths, strict=True)
-        ]
-
-
-@dataclass
-class _Progress:
-    reached: Stage | None = None
-    signatures: tuple[PageSignature, ...] = ()
-    fully_accelerated: bool | None = None
-    accelerator: str | None = None
-    timings: dict[str, Any] = field(default_factory=dict)
-    computing_ms: float = 0
-    runs: list[SetRun] = field(default_factory=list)
-    folders: list[Path] = field(default_factory=list)
-    """All that hold received tensors."""
-
-
-def match_input(arrays: Mapping[str, np.ndarray], name: str, position: int) -> np.ndarray:
-    """The array for a page input: by name, else by position.
-
-    Releases spell names differently: 0.x gives the tensor's name (`serving_default_x:0`) where
-    2.x gives the signature's (`x`).
-
-    Raises:
-        StageFailed: the model has fewer inputs than the page asks for.
-    """
-    if name in arrays:
-        return arrays[name]
-    values = list(arrays.values())
-    if position >= len(values):
-        raise StageFailed(
-            StageError(
-                stage="first_run",
-                kind="exception",
-                message=f"no input was made for {name!r} (input {position})",
-            )
-        )
-    return values[position]
-
-
-def _file_key(job: Job, key: str, index: int) -> str | None:
-    """The file's signature key for a page signature; None where the file has none such."""
-    if key in job.signature_keys:
-        return key
-    return job.signature_keys[index] if index < len(job.signature_keys) else None
-
 
 def _runtime_facts(answer: Mapping[str, Any]) -> RuntimeFacts:
     return RuntimeFacts(
@@ -705,11 +422,6 @@ def _kind_of(problem: PlaywrightError) -> ErrorKind:
     """
     gone = type(problem).__name__ == "TargetClosedError" or "Connection closed" in str(problem)
     return "browser_crash" if gone else "exception"
-
-
-def _ms(samples: Iterable[float]) -> tuple[float, ...]:
-    """Milliseconds to a tenth of a microsecond: the page's clock is no finer."""
-    return tuple(round(sample, 4) for sample in samples)
 
 
 def _end_message(kind: ErrorKind, stage: Stage, seconds: float) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 
 from sweep.errors import CatalogError, ModelError
 from sweep.inputs import draw_inputs, plan_inputs
+from sweep.job_run import PAGE_DTYPES
 from sweep.model import ModelFacts, SignatureFacts, inspect_model
-from sweep.session import PAGE_DTYPES
 from sweep.triage import graph as graphs
 from sweep.triage.cut import SIGNATURE, SubModel, cut, expose
 from sweep.triage.findings import OperatorRef, TensorRef

@@ -11,8 +11,8 @@ import pytest
 from sweep.browser import BrowserChoice
 from sweep.cli.sweeping import exit_code
 from sweep.config import Timeouts
+from sweep.console_log import MAX_CONSOLE_LINES, ConsoleLog
 from sweep.runtime import CoreFiles
-from sweep.session import MAX_CONSOLE_LINES, ConsoleLog
 from tests.faults.conftest import BOTH, BOTH_PASSED, CONFIG, PASSED, at_step, rig, statuses
 from tests.faults.models import scaling_model
 
@@ -91,7 +91,7 @@ async def test_a_wasm_memory_that_cannot_grow_is_the_memory_ceiling(
 async def test_a_console_flood_ends_and_hides_no_telling_line(
     core: CoreFiles, browser: BrowserChoice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.session.MAX_CONSOLE_LINES", 2000)
+    monkeypatch.setattr("sweep.console_log.MAX_CONSOLE_LINES", 2000)
     flood = """
       for (let i = 0; i < 4000; i++) console.log('flood ' + i);
       console.error('ERROR: Node number 3 (MUL) failed to invoke.');
