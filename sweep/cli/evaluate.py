@@ -10,19 +10,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sweep.cli import options
+
 
 def evaluate_command(
     truth: Annotated[Path, typer.Argument(help="Truth table (.tsv).")],
     models_dir: Annotated[Path, typer.Argument(help="Directory of `<model>.tflite` files.")],
-    core: Annotated[str, typer.Option(help="Version of @litertjs/core, or `latest`.")] = "latest",
+    core: options.Core = "latest",
     fetch: Annotated[
         bool, typer.Option(help="Fetch what the directory lacks from the packages named.")
     ] = True,
     only: Annotated[str | None, typer.Option(help="Comma-separated model names.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Whole repetitions; all must agree.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 42,
-    isolation: Annotated[str, typer.Option(help="reuse, page, context or browser.")] = "reuse",
-    browser: Annotated[Path | None, typer.Option(help="Browser executable.")] = None,
+    seed: options.Seed = 42,
+    isolation: options.IsolationMode = "reuse",
+    browser: options.Browser = None,
     out: Annotated[Path | None, typer.Option(help="Keep the records here.")] = None,
 ) -> None:
     """Sweep models whose verdicts are established and print the confusion table.

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from sweep.cli import options
+
 
 def release_sweep_command(
     catalog: Annotated[Path | None, typer.Argument(help="Catalog to sweep.")] = None,
@@ -23,17 +25,15 @@ def release_sweep_command(
         str, typer.Option(help="Legs to run: default, release, precision, or a .toml file.")
     ] = "default",
     out: Annotated[Path, typer.Option(help="Where records and reports go.")] = Path("data/sweep"),
-    date: Annotated[str | None, typer.Option(help="Date of the sweep, YYYY-MM-DD.")] = None,
-    machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
-    only: Annotated[str | None, typer.Option(help="Comma-separated model ids.")] = None,
-    shard: Annotated[
-        str | None, typer.Option(metavar="K/N", help="Only shard K of N of the models; see merge.")
-    ] = None,
+    date: options.SweepDate = None,
+    machine_label: options.MachineLabel = None,
+    only: options.Only = None,
+    shard: options.Shard = None,
     runs: Annotated[int, typer.Option(min=1, help="Timed runs, at least.")] = 10,
     rounds: Annotated[
         int, typer.Option(min=0, help="Rounds of the second look at changes for the worse.")
     ] = 2,
-    browser: Annotated[Path | None, typer.Option(help="Browser executable.")] = None,
+    browser: options.Browser = None,
     on_change: Annotated[
         str | None,
         typer.Option(help="Command that gets the JSON report on stdin when something changed."),

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from sweep.cli import options
 from sweep.config import DASHBOARD_PORT
 
 if TYPE_CHECKING:
@@ -19,18 +20,13 @@ if TYPE_CHECKING:
 
 
 def serve_command(
-    data: Annotated[Path, typer.Option(help="Records to show.")] = Path("data/sweep"),
+    data: options.Records = Path("data/sweep"),
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any that is free.")
     ] = DASHBOARD_PORT,
-    title: Annotated[str, typer.Option(help="Title of the site.")] = "LiteRT.js sweep",
-    triage: Annotated[
-        Path, typer.Option(help="Triage reports (DIR/<model_id>/report.html) to include.")
-    ] = Path("triage"),
-    core: Annotated[
-        str | None,
-        typer.Option(help="Core version of the “check your model” page; `none` leaves it out."),
-    ] = "latest",
+    title: options.SiteTitle = "LiteRT.js sweep",
+    triage: options.SiteTriage = Path("triage"),
+    core: options.SiteCore = "latest",
 ) -> None:
     """Serve the dashboard on the loopback until interrupted."""
     from sweep.errors import SweepError

@@ -9,18 +9,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from sweep.cli import options
+
 
 def site_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Directory of the site.")],
-    data: Annotated[Path, typer.Option(help="Records to show.")] = Path("data/sweep"),
-    title: Annotated[str, typer.Option(help="Title of the site.")] = "LiteRT.js sweep",
-    triage: Annotated[
-        Path, typer.Option(help="Triage reports (DIR/<model_id>/report.html) to include.")
-    ] = Path("triage"),
-    core: Annotated[
-        str | None,
-        typer.Option(help="Core version of the “check your model” page; `none` leaves it out."),
-    ] = "latest",
+    data: options.Records = Path("data/sweep"),
+    title: options.SiteTitle = "LiteRT.js sweep",
+    triage: options.SiteTriage = Path("triage"),
+    core: options.SiteCore = "latest",
 ) -> None:
     """Build the dashboard: static files that any web server, or a file: address, can show."""
     from sweep.cli.serve import check_core

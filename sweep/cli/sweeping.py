@@ -10,7 +10,6 @@ from rich.console import Console
 
 from sweep.errors import UsageError
 from sweep.orchestrate import SweepOutcome, not_measured
-from sweep.record import Record
 from sweep.secrets import redact
 
 DONE, NOT_ALL_MEASURED, FAIL_ON, INTERRUPTED = 0, 1, 4, 130
@@ -43,12 +42,6 @@ def today(date: str | None) -> str:
         raise UsageError(f"--date {date!r} is not a date: write it as YYYY-MM-DD.") from error
 
 
-def describe_failures(outcome: SweepOutcome, console: Console) -> None:
-    """One line per model that has no new record in the store, with what to do."""
-    for model_id, problem in outcome.failed.items():
-        console.print(f"{model_id}: {redact(problem)}", style="red", markup=False, highlight=False)
-
-
 def model_id_of(source: str) -> str:
     """A model id from a source: the file's stem in the characters that ids may have."""
     stem = re.split(r"[/\\]", source.split("@")[0] if source.startswith("hf:") else source)[-1]
@@ -65,10 +58,15 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=max(140, console.width))
 
 
-def describe_environments(records: Sequence[Record], console: Console) -> None:
-    """One line per distinct environment of the records."""
-    from sweep.views.table import describe_environment
+def show_outcome(outcome: SweepOutcome, console: Console) -> None:
+    """The table, a line per result that is no pass, the environments, and what has no record."""
+    from sweep.views.table import describe_environment, reasons, sweep_table
 
-    seen = {describe_environment(result.env) for record in records for result in record.results}
+    console.print(sweep_table(outcome.records))
+    for line in reasons(outcome.records):
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    seen = {describe_environment(r.env) for record in outcome.records for r in record.results}
     for line in sorted(seen):
         console.print(line, style="dim", highlight=False)
+    for model_id, problem in outcome.failed.items():
+        console.print(f"{model_id}: {redact(problem)}", style="red", markup=False, highlight=False)

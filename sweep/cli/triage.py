@@ -10,10 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from sweep.cli import options
+
 
 def triage_command(
     source: Annotated[str, typer.Argument(help="A file, or a source as in catalogs.")],
-    core: Annotated[str, typer.Option(help="Version of @litertjs/core, or `latest`.")] = "latest",
+    core: options.Core = "latest",
     backend: Annotated[str, typer.Option(help="Backend under triage.")] = "webgpu_mldrift",
     out: Annotated[
         Path | None,
@@ -26,14 +28,14 @@ def triage_command(
         bool,
         typer.Option("--json", help="Print report.json, nothing else; files only with --out."),
     ] = False,
-    leg: Annotated[str, typer.Option(help="Leg to run, as for `run`.")] = "default",
+    leg: options.LegName = "default",
     ladder: Annotated[bool, typer.Option(help="Try other precisions, builds and releases.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 42,
-    input_sets: Annotated[int, typer.Option(min=1, max=16, help="Input sets.")] = 4,
+    seed: options.Seed = 42,
+    input_sets: options.InputSets = 4,
     date: Annotated[str | None, typer.Option(help="Date of the report, YYYY-MM-DD.")] = None,
-    machine_label: Annotated[str | None, typer.Option(help="Name of this machine.")] = None,
-    headed: Annotated[bool, typer.Option(help="Show the browser.")] = False,
-    browser: Annotated[Path | None, typer.Option(help="Browser executable.")] = None,
+    machine_label: options.MachineLabel = None,
+    headed: options.Headed = False,
+    browser: options.Browser = None,
 ) -> None:
     """Find the smallest part of a model that shows its fault, and write a bug report."""
     from sweep.cli.checks import make_config
