@@ -28,7 +28,7 @@ from sweep.scores import score_agreement
 
 Array = npt.NDArray[Any]
 
-CHUNK_ELEMENTS = 1 << 16
+CHUNK_ELEMENTS = 1 << 17
 MAX_BATCH_ERRORS = 16
 MAX_BATCH_ROWS = 1 << 16
 SHIFTED = 0.9
