@@ -158,6 +158,8 @@ class Job(Frozen):
     model_id: str
     backend: Backend
     model_path: Path
+    model_url: str | None = None
+    """Where the page's server offers the file already; None: it is offered for this job."""
     signature_keys: tuple[str, ...]
     """Of the file, in its order; the page's signatures are matched by key, then by order."""
     inputs: tuple[dict[str, dict[str, np.ndarray]], ...]

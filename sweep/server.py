@@ -15,7 +15,7 @@ import hashlib
 import json
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +26,7 @@ from sweep.errors import EnvironmentProblem
 from sweep.paths import resource_dir
 from sweep.scratch import scratch_prefix
 
-HARNESS_FILES = ("harness.js", "runtime_adapter.js", "gpu_watch.js", "transport.js")
+HARNESS_FILES = ("harness.js", "runtime_adapter.js", "gpu_watch.js", "transport.js", "base64.js")
 
 CHUNK = 2**20
 """Bytes written at a time: the largest piece of a tensor that the server itself holds."""
@@ -37,6 +37,9 @@ CONTENT_TYPES = {
     ".html": "text/html",
     ".map": "application/json",
 }
+
+FOR_EVER = "public, max-age=31536000, immutable"
+"""URLs hold the session's token or a key drawn once, so a cached body can never be a stale one."""
 
 SHUTDOWN_TIMEOUT_S = 2.0
 """At the end nobody has a right to an answer any more: the browsers are gone."""
@@ -79,6 +82,8 @@ class PageServer:
     """Why an upload could not be stored; None when all could."""
     _cores: dict[str, CoreDirs] = field(default_factory=dict)
     _blobs: dict[str, Path | memoryview] = field(default_factory=dict)
+    _lasting: set[str] = field(default_factory=set)
+    """Keys of blobs that the browser may keep and use again."""
     _uploads: dict[str, _Upload] = field(default_factory=dict)
 
     @property
@@ -100,6 +105,18 @@ class PageServer:
         key = secrets.token_urlsafe(12)
         self._blobs[key] = content if isinstance(content, Path) else memoryview(content)
         return f"{self.base}/blob/{key}"
+
+    @contextlib.contextmanager
+    def offer(self, path: Path) -> Iterator[str]:
+        """Offers a file to several pages of one browser, which fetches it once; yields the URL."""
+        url = self.add_blob(path)
+        key = url.rsplit("/", 1)[-1]
+        self._lasting.add(key)
+        try:
+            yield url
+        finally:
+            self._lasting.discard(key)
+            self.forget(url)
 
     def expect_upload(self, path: Path, nbytes: int) -> str:
         """Allows one POST of exactly `nbytes` bytes, stored at `path`; returns the URL."""
@@ -161,13 +178,24 @@ class PageServer:
         return await _file(path)
 
     async def _blob(self, request: web.Request) -> web.StreamResponse:
-        content = self._blobs.get(request.match_info["key"])
+        key = request.match_info["key"]
+        content = self._blobs.get(key)
         if content is None:
             raise web.HTTPNotFound
         if isinstance(content, Path):
-            return web.FileResponse(content, headers={"Content-Type": "application/octet-stream"})
+            return web.FileResponse(
+                content,
+                headers={
+                    "Content-Type": "application/octet-stream",
+                    "Cache-Control": FOR_EVER if key in self._lasting else "no-store",
+                },
+            )
         response = web.StreamResponse(
-            headers={"Content-Type": "application/octet-stream", **ISOLATION_HEADERS}
+            headers={
+                "Content-Type": "application/octet-stream",
+                "Cache-Control": "no-store",
+                **ISOLATION_HEADERS,
+            }
         )
         response.content_length = content.nbytes
         await response.prepare(request)
@@ -217,8 +245,7 @@ async def _file(path: Path) -> web.StreamResponse:
         path,
         headers={
             "Content-Type": CONTENT_TYPES.get(path.suffix, "application/octet-stream"),
-            # The token changes with every session, so a cached body can never be a stale one.
-            "Cache-Control": "public, max-age=31536000, immutable",
+            "Cache-Control": FOR_EVER,
         },
     )
 

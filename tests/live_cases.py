@@ -169,6 +169,7 @@ CASES: dict[str, Case] = {
                        expected("run_failed", "dynamic_shape", "unknown")),
     "without-outputs": Case(without_outputs(), NO_OUTPUT, NO_OUTPUT),
     "lost-outputs": Case(struck("lost-outputs"), NO_OUTPUT, NO_OUTPUT),
+    "cut-outputs": Case(struck("cut-outputs"), NO_OUTPUT, NO_OUTPUT),
     # A wasm reference that is wrong beside a GPU that is right.
     "wasm-nan": Case(struck("wasm-nan"),
                      expected("output_mismatch", "non_finite", "unknown", "non_finite",

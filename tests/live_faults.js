@@ -24,7 +24,11 @@
     'wasm-hangs': {firstRun: () => { while (!onGpu) { /* for ever */ } }},
     'silent-cpu': {load: (job) => ({...job, accelerator: 'wasm'})},
     'late': {timed: () => { late = true; }},
-    'lost-outputs': {postOutputs: (job) => ({...job, urls: job.urls.map((url) => `${url}0`)})},
+    'lost-outputs': {
+      firstRun: (job) => ({...job, inline: 0}),
+      postOutputs: (job) => ({...job, urls: job.urls.map((url) => `${url}0`)}),
+    },
+    'cut-outputs': {firstRun: (job) => ({...job, inline: Infinity})},
     'starved': {firstRun: () => {
       const error = new GPUOutOfMemoryError('Allocation of 8 GiB failed');
       device?.dispatchEvent(new GPUUncapturedErrorEvent('uncapturederror', {error}));
@@ -96,6 +100,11 @@
           }
           const answer = await real[step](BEFORE[fault]?.[step]?.(job) ?? job);
           if (step === 'init') await makeTensorsLate();
+          if (step === 'firstRun' && fault === 'cut-outputs') {
+            const [output, ...rest] = answer.value.outputs;
+            const base64 = output.base64.slice(0, -4);
+            answer.value = {...answer.value, outputs: [{...output, base64}, ...rest]};
+          }
           if (step === 'load' && fault === 'silent-cpu' && onGpu) {
             answer.value = {...answer.value, accelerator: 'webgpu', fullyAccelerated: true};
           }

@@ -5,6 +5,7 @@
 
 import {RuntimeAdapter} from './runtime_adapter.js';
 import {adapterFacts, watchGpu} from './gpu_watch.js';
+import {fromBase64, toBase64} from './base64.js';
 import {fetchBytes, postBytes} from './transport.js';
 
 const ARRAY_TYPE = {float32: Float32Array, int32: Int32Array, uint8: Uint8Array};
@@ -113,13 +114,16 @@ async function load({url, accelerator, numThreads, precision}) {
   };
 }
 
-/** Makes the input tensors of one signature; `tensors` are in the order of its inputs. */
+/**
+ * Makes the input tensors of one signature; `tensors` are in the order of its inputs, and their
+ * bytes are in `base64` or at `url`.
+ */
 async function setInputs({signature, tensors}) {
   release();
   const made = [];
   current = {signature: signatures[signature], tensors: made};
-  for (const {dtype, shape, url} of tensors) {
-    const bytes = await fetchBytes(url);
+  for (const {dtype, shape, url, base64} of tensors) {
+    const bytes = url === undefined ? fromBase64(base64) : await fetchBytes(url);
     const array = new ARRAY_TYPE[dtype](bytes.buffer, bytes.byteOffset,
         bytes.byteLength / ARRAY_TYPE[dtype].BYTES_PER_ELEMENT);
     made.push(adapter.makeTensor(array, shape));
@@ -152,9 +156,7 @@ function sameBytes(a, b) {
   return a.every((left, i) => {
     const right = b[i];
     if (left.array.byteLength !== right.array.byteLength) return false;
-    const x = new Uint8Array(left.array.buffer, left.array.byteOffset, left.array.byteLength);
-    const y = new Uint8Array(right.array.buffer, right.array.byteOffset, right.array.byteLength);
-    return equalBytes(x, y);
+    return equalBytes(bytesOf(left.array), bytesOf(right.array));
   });
 }
 
@@ -167,26 +169,35 @@ function equalBytes(x, y) {
   return true;
 }
 
-function facts(outputs) {
-  return outputs.map(({name, dtype, shape, array}) => ({name, dtype, shape, bytes: array.byteLength}));
+/** What is said of outputs; with their bytes, in base64, where all together are at most `inline`. */
+function facts(outputs, inline = 0) {
+  const total = outputs.reduce((sum, {array}) => sum + array.byteLength, 0);
+  return outputs.map(({name, dtype, shape, array}) => {
+    const about = {name, dtype, shape, bytes: array.byteLength};
+    return total <= inline ? {...about, base64: toBase64(bytesOf(array))} : about;
+  });
 }
 
-async function firstRun() {
+function bytesOf(array) {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
+async function firstRun({inline}) {
   const {ms, outputs} = await infer();
   kept = {first: outputs};
-  return {ms, outputs: facts(outputs)};
+  return {ms, outputs: facts(outputs, inline)};
 }
 
 /** Keeps the outputs of a later run only where they differ from the first run's. */
-function keepIfDifferent(name, outputs) {
+function keepIfDifferent(name, outputs, inline) {
   const same = sameBytes(kept.first, outputs);
   if (!same) kept[name] = outputs;
-  return {same, outputs: same ? [] : facts(outputs)};
+  return {same, outputs: same ? [] : facts(outputs, inline)};
 }
 
-async function secondRun() {
+async function secondRun({inline}) {
   const {ms, outputs} = await infer();
-  return {ms, ...keepIfDifferent('second', outputs)};
+  return {ms, ...keepIfDifferent('second', outputs, inline)};
 }
 
 /**
@@ -227,8 +238,9 @@ async function warmup({runs, pageMs = 0}) {
  * `budgetMs` is spent. After them more are taken, up to `maxRuns`, until the median is known within
  * `relativeHalfWidth` or `extraMs` is spent in all.
  */
-async function timed(
-    {floorRuns, minRuns, maxRuns, batch: asked, estimateMs, budgetMs, extraMs, relativeHalfWidth}) {
+async function timed({
+  floorRuns, minRuns, maxRuns, batch: asked, estimateMs, budgetMs, extraMs, relativeHalfWidth, inline,
+}) {
   // A sample much shorter than a millisecond says more about the clock than about the model.
   const batch = asked || Math.min(100, Math.max(1, Math.ceil(1 / Math.max(estimateMs, 0.01))));
   const samples = [];
@@ -249,7 +261,7 @@ async function timed(
       if (relativeHalfWidth > 0 && medianHalfWidth(samples) < relativeHalfWidth) break;
     }
   }
-  return {samples, batch, ...keepIfDifferent('last', last)};
+  return {samples, batch, ...keepIfDifferent('last', last, inline)};
 }
 
 /**
@@ -276,8 +288,7 @@ function median(values) {
 async function postOutputs({run, urls}) {
   const outputs = kept[run];
   for (const [i, url] of urls.entries()) {
-    const {array} = outputs[i];
-    await postBytes(url, new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+    await postBytes(url, bytesOf(outputs[i].array));
     if (run !== 'first') outputs[i] = null;
   }
   return {};

@@ -7,11 +7,14 @@ class TransportError extends Error {
   }
 }
 
-/** Fetches a whole body; a status that is not 200 is an error, never a body. */
+/**
+ * Fetches a whole body; a status that is not 200 is an error, never a body. What the server allows
+ * to be kept comes from the browser's cache the second time.
+ */
 export async function fetchBytes(url) {
   let response;
   try {
-    response = await fetch(url, {cache: 'no-store'});
+    response = await fetch(url);
   } catch (error) {
     throw new TransportError(`fetching failed: ${error.message}`);
   }

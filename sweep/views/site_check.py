@@ -16,7 +16,7 @@ IMPORTS = {
     "@litertjs/core": "./core/dist/index.js",
     "@litertjs/wasm-utils": "./wasm-utils/dist/index.js",
 }
-_HARNESS = ("harness.js", "runtime_adapter.js", "gpu_watch.js")
+_HARNESS = ("harness.js", "runtime_adapter.js", "gpu_watch.js", "base64.js")
 """Taken as they are. Only the transport is another: bytes stay in the page."""
 
 SETTINGS = {
