@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -48,6 +49,8 @@ class Bench:
     machine_label: str
     gate: MeasuringGate
     """Held alone by timed runs, shared by everything that runs beside them."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one job that the browser works on; what comes before and after needs it not."""
     watch: ConditionsWatch = field(default_factory=ConditionsWatch)
     init_script: str | None = None
     """Runs in every page before anything else: faults are injected with it, in tests only."""

@@ -64,6 +64,16 @@ class Desktop:
 
 
 @dataclass(frozen=True)
+class _Case:
+    """One model on one bench, ready to be measured on any backend."""
+
+    bench: Bench
+    prepared: Prepared
+    desktop: Desktop
+    model_url: str
+
+
+@dataclass(frozen=True)
 class BackendOutcome:
     """One backend's measurement with everything that was concluded from it."""
 
@@ -80,6 +90,9 @@ async def measure_model(
 ) -> Record:
     """Measures one model on the configured backends and returns its record.
 
+    Several models may be measured on one bench at a time: their jobs take turns in the browser, and
+    one model is compared while another's job runs, though not while that is timed.
+
     Args:
         desktop: what the desktop reference gave, where it was run ahead; None: it is run here.
     """
@@ -90,13 +103,16 @@ async def measure_model(
         desktop = await run_desktop(bench, prepared)
     outcomes: dict[Backend, BackendOutcome] = {}
     wasm: Mapping[SetKey, Outputs] | None = None
-    for backend in _order(prepared.entry.backends or config.backends):
-        outcome = await _measure_backend(bench, prepared, backend, desktop, wasm, outcomes)
-        outcomes[backend] = outcome
-        if backend == "wasm_xnnpack" and _sound(outcome):
-            wasm = measured_outputs(outcome.measurement, prepared.facts)
-    record = _record(bench, prepared, desktop, outcomes, date)
-    _discard_outputs(outcomes.values())
+    with bench.server.offer(prepared.path) as url:
+        case = _Case(bench, prepared, desktop, url)
+        for backend in _order(prepared.entry.backends or config.backends):
+            outcome = await _measure_backend(case, backend, wasm, outcomes)
+            outcomes[backend] = outcome
+            if backend == "wasm_xnnpack" and _sound(outcome):
+                wasm = measured_outputs(outcome.measurement, prepared.facts)
+    async with bench.gate.working():
+        record = _record(bench, prepared, desktop, outcomes, date)
+        _discard_outputs(outcomes.values())
     return record
 
 
@@ -142,10 +158,8 @@ async def run_desktop(bench: Bench, prepared: Prepared) -> Desktop:
 
 
 async def _measure_backend(
-    bench: Bench,
-    prepared: Prepared,
+    case: _Case,
     backend: Backend,
-    desktop: Desktop,
     wasm: Mapping[SetKey, Outputs] | None,
     outcomes: Mapping[Backend, BackendOutcome],
 ) -> BackendOutcome:
@@ -153,16 +167,14 @@ async def _measure_backend(
 
     So is what may have been an accident (a process that the system killed), in whatever page.
     """
-    if bench.config.isolation != "reuse":
-        await bench.recycle(backend)
-    outcome = await _measure_once(bench, prepared, backend, desktop, wasm, outcomes)
+    fresh = case.bench.config.isolation != "reuse"
+    outcome = await _measure_once(case, backend, wasm, outcomes, fresh=fresh)
     clean = outcome.verdict.status == "pass" and not SUSPICIOUS_FLAGS & set(outcome.verdict.flags)
     accident = outcome.verdict.failure_class in ACCIDENTS
     if clean or (outcome.measurement.fresh_page and not accident):
         return outcome
     _discard_outputs([outcome])
-    await bench.recycle(backend)
-    again = await _measure_once(bench, prepared, backend, desktop, wasm, outcomes)
+    again = await _measure_once(case, backend, wasm, outcomes, fresh=True)
     same = (again.verdict.status, again.verdict.failure_class) == (
         outcome.verdict.status,
         outcome.verdict.failure_class,
@@ -173,16 +185,35 @@ async def _measure_backend(
 
 
 async def _measure_once(
-    bench: Bench,
-    prepared: Prepared,
+    case: _Case,
     backend: Backend,
-    desktop: Desktop,
+    wasm: Mapping[SetKey, Outputs] | None,
+    outcomes: Mapping[Backend, BackendOutcome],
+    *,
+    fresh: bool,
+) -> BackendOutcome:
+    bench = case.bench
+    job = job_of(bench.config, case.prepared, backend, model_url=case.model_url)
+    async with bench.turn:
+        if fresh:
+            await bench.recycle(backend)
+        conditions_now = bench.watch.begin()
+        measurement = await bench.session(backend).run(job)
+        conditions = conditions_now()
+    async with bench.gate.working():
+        return await _judge(case, backend, measurement, conditions, wasm, outcomes)
+
+
+async def _judge(
+    case: _Case,
+    backend: Backend,
+    measurement: Measurement,
+    conditions: Conditions,
     wasm: Mapping[SetKey, Outputs] | None,
     outcomes: Mapping[Backend, BackendOutcome],
 ) -> BackendOutcome:
-    conditions_now = bench.watch.begin()
-    measurement = await bench.session(backend).run(job_of(bench.config, prepared, backend))
-    conditions = conditions_now()
+    """Compares what a job brought back, and classifies it."""
+    bench, prepared, desktop = case.bench, case.prepared, case.desktop
     console = read_console(measurement.console, dropped=measurement.console_dropped)
     reference = None if backend == "wasm_xnnpack" else wasm
     verified = await asyncio.to_thread(
@@ -239,11 +270,15 @@ def _matches_desktop(outcome: BackendOutcome | None) -> bool | None:
     return not any(is_mismatch(c.judgement.grade) for c in against)
 
 
-def job_of(config: SweepConfig, prepared: Prepared, backend: Backend) -> Job:
+def job_of(
+    config: SweepConfig, prepared: Prepared, backend: Backend, *, model_url: str | None = None
+) -> Job:
+    """What the page is asked to do with a model; `model_url`: where the server offers its file."""
     return Job(
         model_id=prepared.entry.model_id,
         backend=backend,
         model_path=prepared.path,
+        model_url=model_url,
         signature_keys=tuple(s.key for s in prepared.facts.signatures),
         inputs=prepared.sets,
         num_threads=config.leg.num_threads if backend == "wasm_xnnpack" else None,

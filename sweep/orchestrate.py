@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 NOT_MEASURED = NOT_FETCHED | {"init_failed", "backend_unavailable"}
 """Failure classes that say something of the sweep, not of the model."""
 
+IN_HAND = 2
+"""Models that one browser takes turns on: one is compared and written while another runs."""
+
 AHEAD = 2
 """Models that may be ready and wait for a browser: their inputs and references take memory."""
 
@@ -84,7 +87,8 @@ async def sweep_models(
     """Sweeps the entries; writes each record as soon as it is known.
 
     While a browser works on one model, the next are fetched, inspected and run on the desktop
-    reference, except during timed runs, which have the machine alone.
+    reference, and the last is compared and written, except during timed runs, which have the
+    machine alone.
 
     Args:
         benches: one browser each; more than one only for sweeps that do not time.
@@ -126,10 +130,15 @@ async def sweep_models(
         outcome.failed[entries[index].model_id] = problem
         tell("failed", index, problem=problem)
 
-    def write(index: int, record: Record) -> None:
-        # A disk that was full may have room again.
+    async def write(bench: Bench, index: int, record: Record) -> None:
+        # From here on it is not lost, though the sweep be stopped at once.
         unwritten[index] = record
         found[index] = keep(record), None
+        async with bench.gate.working():
+            write_waiting(index)
+
+    def write_waiting(index: int) -> None:
+        # A disk that was full may have room again.
         for each in sorted(unwritten):
             try:
                 path = _write(out, unwritten[each])
@@ -169,7 +178,7 @@ async def sweep_models(
                 continue
             if ready is not None:
                 await waiting.put(ready)
-        for _ in benches:
+        for _ in range(len(benches) * IN_HAND):
             await waiting.put(None)
 
     async def measure(bench: Bench) -> None:
@@ -190,13 +199,14 @@ async def sweep_models(
                     ready.index, f"{record.results[0].reason} The record of before stays: {better}"
                 )
                 continue
-            write(ready.index, record)
+            await write(bench, ready.index, record)
 
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(get_ready())
-            for bench in benches:
-                group.create_task(measure(bench))
+            for _ in range(IN_HAND):
+                for bench in benches:
+                    group.create_task(measure(bench))
     except ExceptionGroup as errors:
         # One is enough for the user: the others are its consequences or its twins.
         raise errors.exceptions[0] from errors

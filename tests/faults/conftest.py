@@ -118,6 +118,8 @@ def at_step(step: str, fault: str) -> str:
           harness = {{...real}};
           for (const step of Object.keys(real)) harness[step] = async (job) => {{
             if (step === 'load') onGpu = job.accelerator === 'webgpu';
+            // Small outputs would not be posted.
+            if ({step!r} === 'postOutputs') job = {{...job, inline: 0}};
             if (victim && step === {step!r}) {{ {fault} }}
             const answer = await real[step](job);
             if (step === 'load') {{
@@ -164,11 +166,11 @@ class Rig:
 
     def helper(self, kind: str) -> psutil.Process:
         """A helper process of the browser: `gpu-process`, `renderer`, `utility`."""
-        return next(
-            p
-            for p in self.browser_process().children(recursive=True)
-            if f"--type={kind}" in p.cmdline()
-        )
+        for process in self.browser_process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # of one that has just ended
+                if f"--type={kind}" in process.cmdline():
+                    return process
+        raise AssertionError(f"no {kind}")
 
     def driver_process(self) -> psutil.Process:
         """The Playwright driver."""

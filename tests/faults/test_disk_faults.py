@@ -18,7 +18,7 @@ from sweep.orchestrate import Event
 from sweep.runtime import CoreFiles
 from sweep.sources import FetchOptions, ModelCache, fetch_model, parse_source
 from sweep.store import iter_records, sweep_lock
-from tests.faults.conftest import PASSED, rig, statuses
+from tests.faults.conftest import PASSED, at_step, pause, rig, statuses
 from tests.faults.downloads import misbehaving
 
 
@@ -63,7 +63,7 @@ async def test_a_full_disk_keeps_what_is_measured_until_there_is_room(
             seen.append((event.kind, event.model_id))
             if (event.kind, event.model_id) == ("done", "before"):
                 fill(out)
-            if (event.kind, event.model_id) == ("start", "after"):
+            if (event.kind, event.model_id) == ("failed", "victim"):
                 (out / "filler").unlink()
 
         async with rig(core, browser, tmp_path) as made:
@@ -111,21 +111,21 @@ async def test_a_disk_that_stays_full_loses_nothing_that_was_written(
 
 @pytest.mark.browser
 @pytest.mark.usefixtures("scratch")
+@pytest.mark.parametrize("step", ["firstRun", "postOutputs"])
 async def test_a_full_disk_under_the_received_outputs_is_not_the_models_fault(
-    core: CoreFiles, browser: BrowserChoice, tmp_path: Path
+    step: str, core: CoreFiles, browser: BrowserChoice, tmp_path: Path
 ) -> None:
     small = tmp_path / "small"
-    async with rig(core, browser, tmp_path) as made:
+    async with rig(core, browser, tmp_path, at_step(step, pause(500))) as made:
         with mounted(small, "size=256k"):
             kept, made.bench.server.scratch = made.bench.server.scratch, small
+            made.strike = lambda _: fill(small)
 
-            def fill_for_the_victim(event: Event) -> None:
-                if (event.kind, event.model_id) == ("start", "victim"):
-                    fill(small)
-                elif event.kind == "failed":
+            def make_room(event: Event) -> None:
+                if event.kind == "failed":
                     (small / "filler").unlink()
 
-            outcome, records = await made.sweep(on_event=fill_for_the_victim)
+            outcome, records = await made.sweep(on_event=make_room)
             made.bench.server.scratch = kept
             assert not list(small.rglob("*.part"))
     assert statuses(records["before"]) == statuses(records["after"]) == PASSED
