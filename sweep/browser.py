@@ -57,6 +57,12 @@ _QUIET = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 
+STEADY = ("--js-flags=--wasm-tiering-budget=100000",)
+"""V8 runs each wasm function in a quick, slow form until it has been busy for a while, and compiles
+it for speed beside that. At its own budget, models whose kernels had not run before were slow for
+up to a second, while they were timed; at this one they seldom are (docs/performance.md). The code
+in the end is the same."""
+
 WITHOUT_WEBGPU_JS = """
 delete Navigator.prototype.gpu;
 for (const name of Object.getOwnPropertyNames(globalThis)) {
@@ -98,7 +104,7 @@ def launch_flags(
     `system`: as `platform.system()`. `software`: there is no GPU, so SwiftShader is asked for by
     name (Linux and macOS; on Windows that gives a null adapter). `root`: without a sandbox.
     """
-    flags = [*_QUIET]
+    flags = [*_QUIET, *STEADY]
     if not webgpu:
         flags += ["--disable-features=WebGPUService", "--disable-gpu"]
     else:

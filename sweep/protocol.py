@@ -105,7 +105,7 @@ class Timings(Frozen):
     first_run_ms: float | None = None
     warmup_ms: tuple[float, ...] = ()
     extra_warmup_runs: int = 0
-    """Runs beyond those asked for, until the page's own code was compiled for speed."""
+    """Runs beyond those asked for, until code and kernels were compiled for speed."""
     samples_ms: tuple[float, ...] = ()
     batch: int = Field(1, ge=1)
     """Inferences per sample; a sample is already divided by it."""

@@ -130,7 +130,7 @@ class Latency(_Part):
     batch: int = 1
     warmup_ms: tuple[float, ...] = ()
     extra_warmup_runs: int | None = None
-    """Warm-up runs beyond those asked for, in a page that had not run for long enough yet."""
+    """Warm-up runs beyond those asked for, until page and model had run for long enough."""
     first_run_ms: float | None = None
     compile_ms: float | None = None
     fetch_ms: float | None = None

@@ -66,7 +66,7 @@ async def test_pages_over_several_jobs(
     # once the budget is spent.
     again = await run(timed=plan(max_runs=8))
     assert not again.fresh_page
-    assert again.timings.extra_warmup_runs == 0
+    assert 0 < again.timings.extra_warmup_runs < first.timings.extra_warmup_runs / 4
     assert len(again.timings.samples_ms) == 8
     assert len((await run(timed=plan(relative_half_width=1e-9))).timings.samples_ms) == 24
     assert len((await run(timed=plan(relative_half_width=1000))).timings.samples_ms) == 8
