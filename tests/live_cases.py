@@ -62,9 +62,9 @@ def cancelling_model(height: float = 100.0) -> bytes:
     plus, minus = b.tensor("plus", (1,), data=[height]), b.tensor("minus", (1,), data=[-height])
     pool = schema.Pool2DOptionsT()
     pool.filterHeight = pool.filterWidth = pool.strideH = pool.strideW = 1
-    b.op("ADD", [x, plus], [up], ("AddOptions", schema.AddOptionsT()))
-    b.op("MAX_POOL_2D", [up], [pooled], ("Pool2DOptions", pool))
-    b.op("ADD", [pooled, minus], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, plus], [up], schema.AddOptionsT())
+    b.op("MAX_POOL_2D", [up], [pooled], pool)
+    b.op("ADD", [pooled, minus], [y], schema.AddOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 
@@ -73,7 +73,7 @@ def without_outputs() -> bytes:
     """x + 2, in a signature that has no outputs."""
     b = ModelBuilder()
     x, y = b.tensor("x", (1, 8)), b.tensor("y", (1, 8))
-    b.op("ADD", [x, b.tensor("c", (1,), data=[2.0])], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, b.tensor("c", (1,), data=[2.0])], [y], schema.AddOptionsT())
     b.signature("serving_default", {"x": x}, {})
     return b.build()
 
@@ -82,7 +82,7 @@ def nothing_left() -> bytes:
     """y = 0 · x."""
     b = ModelBuilder()
     x, y = b.tensor("x", (1, 16)), b.tensor("y", (1, 16))
-    b.op("MUL", [x, b.tensor("c", (1,), data=[0.0])], [y], ("MulOptions", schema.MulOptionsT()))
+    b.op("MUL", [x, b.tensor("c", (1,), data=[0.0])], [y], schema.MulOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 

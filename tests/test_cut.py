@@ -16,20 +16,8 @@ from sweep.triage import graph as graphs
 from sweep.triage.constants import replace_constants
 from sweep.triage.cut import SIGNATURE, SubModel, cut, expose, op_model, prefix, window
 from sweep.triage.rebuild import CutError, ModelFile, open_model
-from tests.graphs import (
-    KIND,
-    OP,
-    Graph,
-    Operator,
-    Tensor,
-    add,
-    less_than,
-    loop,
-    pack,
-    sine,
-    to_bytes,
-    tree,
-)
+from tests.graphs import Graph, Operator, Tensor, add, less_than, loop, pack, sine, tree
+from tests.tflite_builder import packed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -46,22 +34,22 @@ def fork() -> Graph:
     """
     return Graph(
         [
-            Tensor("x", KIND.FLOAT32, [1, 3]),
-            Tensor("s", KIND.FLOAT32, [1, 3]),
-            Tensor("left/w", KIND.FLOAT32, [2, 3], LEFT),
-            Tensor("left/y", KIND.FLOAT32, [1, 2]),
-            Tensor("right/w16", KIND.FLOAT16, [4, 3], RIGHT.astype(np.float16)),
-            Tensor("right/w", KIND.FLOAT32, [4, 3]),
-            Tensor("right/y", KIND.FLOAT32, [1, 4]),
-            Tensor("permutation", KIND.INT32, [2], PERMUTATION),
-            Tensor("t", KIND.FLOAT32, [2, 1]),
+            Tensor("x", [1, 3]),
+            Tensor("s", [1, 3]),
+            Tensor("left/w", [2, 3], data=LEFT),
+            Tensor("left/y", [1, 2]),
+            Tensor("right/w16", [4, 3], "float16", RIGHT.astype(np.float16)),
+            Tensor("right/w", [4, 3]),
+            Tensor("right/y", [1, 4]),
+            Tensor("permutation", [2], "int32", PERMUTATION),
+            Tensor("t", [2, 1]),
         ],
         [
-            Operator(OP.SIN, [0], [1]),
-            Operator(OP.FULLY_CONNECTED, [1, 2, -1], [3], schema.FullyConnectedOptionsT()),
-            Operator(OP.DEQUANTIZE, [4], [5], schema.DequantizeOptionsT()),
-            Operator(OP.FULLY_CONNECTED, [1, 5, -1], [6], schema.FullyConnectedOptionsT()),
-            Operator(OP.TRANSPOSE, [3, 7], [8], schema.TransposeOptionsT()),
+            Operator("SIN", [0], [1]),
+            Operator("FULLY_CONNECTED", [1, 2, -1], [3], schema.FullyConnectedOptionsT()),
+            Operator("DEQUANTIZE", [4], [5], schema.DequantizeOptionsT()),
+            Operator("FULLY_CONNECTED", [1, 5, -1], [6], schema.FullyConnectedOptionsT()),
+            Operator("TRANSPOSE", [3, 7], [8], schema.TransposeOptionsT()),
         ],
         [0],
         [8, 6],
@@ -173,7 +161,7 @@ def test_weights_lie_on_16_bytes_and_a_shared_one_is_stored_once() -> None:
     model.subgraphs[0].tensors[5].buffer = model.subgraphs[0].tensors[2].buffer
     model.subgraphs[0].tensors[5].shape = [2, 3]
     model.subgraphs[0].operators[3].outputs = [6]
-    whole = cut(to_bytes(model), operators=[0, 1, 3, 4], outputs=[8, 6])
+    whole = cut(packed(model), operators=[0, 1, 3, 4], outputs=[8, 6])
     checked, _ = structure(whole.data)
     stored = [b for b in checked.buffers if b.size]
     assert sorted(b.size for b in stored) == [3, PERMUTATION.nbytes, LEFT.nbytes]
@@ -185,10 +173,10 @@ def test_weights_lie_on_16_bytes_and_a_shared_one_is_stored_once() -> None:
 def test_names_are_made_unique() -> None:
     names = ["a", "a", "", "a"]
     graph = Graph(
-        [Tensor(name, KIND.FLOAT32, [1]) for name in names],
+        [Tensor(name, [1]) for name in names],
         [
-            Operator(OP.ADD, [0, 1], [2], schema.AddOptionsT()),
-            Operator(OP.SIN, [2], [3]),
+            Operator("ADD", [0, 1], [2], schema.AddOptionsT()),
+            Operator("SIN", [2], [3]),
         ],
         [0, 1],
         [3],
@@ -201,28 +189,28 @@ def test_names_are_made_unique() -> None:
 def test_quantization_and_options_are_kept() -> None:
     graph = Graph(
         [
-            Tensor("x", KIND.INT8, [1, 3], scale=[0.5], zero_point=[-3]),
+            Tensor("x", [1, 3], "int8", scale=[0.5], zero_point=[-3]),
             Tensor(
                 "w",
-                KIND.INT8,
                 [2, 3],
+                "int8",
                 np.ones((2, 3), np.int8),
                 scale=[0.1, 0.2],
                 zero_point=[0, 0],
             ),
-            Tensor("y", KIND.INT8, [1, 2], scale=[0.25], zero_point=[7]),
-            Tensor("z", KIND.INT8, [1, 2], scale=[0.25], zero_point=[7]),
+            Tensor("y", [1, 2], "int8", scale=[0.25], zero_point=[7]),
+            Tensor("z", [1, 2], "int8", scale=[0.25], zero_point=[7]),
         ],
         [
             Operator(
-                OP.FULLY_CONNECTED,
+                "FULLY_CONNECTED",
                 [0, 1, -1],
                 [2],
                 schema.FullyConnectedOptionsT(
                     fusedActivationFunction=schema.ActivationFunctionType.RELU6, keepNumDims=True
                 ),
             ),
-            Operator(OP.NEG, [2], [3], schema.NegOptionsT()),
+            Operator("NEG", [2], [3], schema.NegOptionsT()),
         ],
         [0],
         [3],
@@ -242,7 +230,7 @@ def test_quantization_and_options_are_kept() -> None:
 async def test_weights_behind_the_flatbuffer_come_into_it(worker: DesktopWorker) -> None:
     model = tree(add(0))
     model.buffers[1] = schema.BufferT(offset=2**20, size=8)
-    head = to_bytes(model)
+    head = packed(model)
     data = head.ljust(2**20, b"\0") + np.array([10, 20], np.float32).tobytes()
     part = prefix(data, 2)
     assert len(part.data) < 1000
@@ -257,11 +245,11 @@ async def test_called_subgraphs_come_along_under_new_numbers(worker: DesktopWork
     def step() -> Graph:
         return Graph(
             [
-                Tensor("x", KIND.FLOAT32, [1]),
-                Tensor("c", KIND.FLOAT32, [1], np.full(1, 3, np.float32)),
-                Tensor("y", KIND.FLOAT32, [1]),
+                Tensor("x", [1]),
+                Tensor("c", [1], data=np.full(1, 3, np.float32)),
+                Tensor("y", [1]),
             ],
-            [Operator(OP.ADD, [0, 1], [2], schema.AddOptionsT())],
+            [Operator("ADD", [0, 1], [2], schema.AddOptionsT())],
             [0],
             [2],
         )
@@ -287,17 +275,17 @@ def variable_graph() -> Graph:
     """handle; handle := 5; r = read handle; y = r + x."""
     return Graph(
         [
-            Tensor("x", KIND.FLOAT32, [2]),
-            Tensor("handle", KIND.RESOURCE, []),
-            Tensor("five", KIND.FLOAT32, [2], np.full(2, 5, np.float32)),
-            Tensor("r", KIND.FLOAT32, [2]),
-            Tensor("y", KIND.FLOAT32, [2]),
+            Tensor("x", [2]),
+            Tensor("handle", [], "resource"),
+            Tensor("five", [2], data=np.full(2, 5, np.float32)),
+            Tensor("r", [2]),
+            Tensor("y", [2]),
         ],
         [
-            Operator(OP.VAR_HANDLE, [], [1], schema.VarHandleOptionsT(sharedName="v")),
-            Operator(OP.ASSIGN_VARIABLE, [1, 2], [], schema.AssignVariableOptionsT()),
-            Operator(OP.READ_VARIABLE, [1], [3], schema.ReadVariableOptionsT()),
-            Operator(OP.ADD, [3, 0], [4], schema.AddOptionsT()),
+            Operator("VAR_HANDLE", [], [1], schema.VarHandleOptionsT(sharedName="v")),
+            Operator("ASSIGN_VARIABLE", [1, 2], [], schema.AssignVariableOptionsT()),
+            Operator("READ_VARIABLE", [1], [3], schema.ReadVariableOptionsT()),
+            Operator("ADD", [3, 0], [4], schema.AddOptionsT()),
         ],
         [0],
         [4],
@@ -342,12 +330,12 @@ def test_what_would_be_lost_is_refused() -> None:
     external = tree(add(1))
     external.subgraphs[0].tensors[1].externalBuffer = 1
     with pytest.raises(CutError, match="weights lie in other files"):
-        open_model(to_bytes(external))
+        open_model(packed(external))
     unknown = tree(add(1))
     unknown.subgraphs[0].operators[0].builtinOptions = None
     unknown.subgraphs[0].operators[0].builtinOptionsType = 250
     with pytest.raises(CutError, match="operator 0 has options that the installed"):
-        open_model(to_bytes(unknown))
+        open_model(packed(unknown))
 
 
 def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
@@ -395,11 +383,11 @@ def test_constants_are_replaced_but_not_what_decides_the_computation() -> None:
         Graph(
             [
                 *fork().tensors,
-                Tensor("epsilon", KIND.FLOAT32, [1], epsilon),
-                Tensor("mask", KIND.FLOAT32, [3], mask),
-                Tensor("q", KIND.INT8, [100], quantized, scale=[0.1], zero_point=[0]),
-                Tensor("q4", KIND.INT4, [64], packed4, scale=[0.1], zero_point=[0]),
-                Tensor("table", KIND.INT8, [100], quantized),
+                Tensor("epsilon", [1], data=epsilon),
+                Tensor("mask", [3], data=mask),
+                Tensor("q", [100], "int8", quantized, scale=[0.1], zero_point=[0]),
+                Tensor("q4", [64], "int4", packed4.tobytes(), scale=[0.1], zero_point=[0]),
+                Tensor("table", [100], "int8", quantized),
             ],
             fork().operators,
             [0],

@@ -23,8 +23,6 @@ from sweep.mulberry import tensor_1_0
 from tests import tflite_builder as build
 from tests.tflite_builder import ModelBuilder
 
-Options = tuple[str, Any]
-
 
 def planned(tmp_path: Path, data: bytes | ModelBuilder, **how: Any) -> InputPlan:
     path = tmp_path / "model.tflite"
@@ -38,10 +36,8 @@ def drawn(plan: InputPlan, input_set: int = 0, **how: Any) -> dict[str, np.ndarr
     return sets[plan.signatures[0]]
 
 
-def gather(axis: int = 0) -> Options:
-    options = schema.GatherOptionsT()
-    options.axis = axis
-    return "GatherOptions", options
+def gather(axis: int = 0) -> Any:
+    return schema.GatherOptionsT(axis=axis)
 
 
 def one_input(
@@ -217,13 +213,10 @@ def test_uses_in_and_behind_called_subgraphs(tmp_path: Path, op: str) -> None:
     condition = b.tensor("condition", (), "bool", data=True)
     y = b.tensor("y", (4, 2))
     if op == "CALL":
-        call = schema.CallOptionsT()
-        call.subgraph = 1
-        b.op("CALL", [x], [inner], ("CallOptions", call))
+        b.op("CALL", [x], [inner], schema.CallOptionsT(subgraph=1))
     else:
-        branch = schema.IfOptionsT()
-        branch.thenSubgraphIndex = branch.elseSubgraphIndex = 1
-        b.op("IF", [condition, x], [inner], ("IfOptions", branch))
+        branch = schema.IfOptionsT(thenSubgraphIndex=1, elseSubgraphIndex=1)
+        b.op("IF", [condition, x], [inner], branch)
     b.op("GATHER", [table_of(b, 6), inner], [y], gather())
     b.signature("serving_default", {"x": x}, {"y": y})
     b.subgraph()
@@ -281,11 +274,11 @@ def test_quantized_inputs_cover_their_range(tmp_path: Path) -> None:
 
 def test_a_quantized_domain_is_respected(tmp_path: Path) -> None:
     def add(b: ModelBuilder, x: int) -> int:
-        y = b.tensor("y", (500,), "int8", scale=0.1, zero_point=0)
+        y = b.tensor("y", (500,), "int8", scale=[0.1], zero_point=[0])
         b.op("RSQRT", [x], [y])
         return y
 
-    plan = planned(tmp_path, one_input((500,), "int8", add, scale=0.1, zero_point=-20))
+    plan = planned(tmp_path, one_input((500,), "int8", add, scale=[0.1], zero_point=[-20]))
     assert drawn(plan)["x"].min() > -20
 
 
@@ -330,7 +323,7 @@ def test_pixels_by_the_normalisation_at_the_entry(
 
 def test_a_quantize_at_the_entry_gives_the_range(tmp_path: Path) -> None:
     def add(b: ModelBuilder, x: int) -> int:
-        y = b.tensor("y", (1, 400), "uint8", scale=0.5, zero_point=10)
+        y = b.tensor("y", (1, 400), "uint8", scale=[0.5], zero_point=[10])
         b.op("QUANTIZE", [x], [y])
         return y
 

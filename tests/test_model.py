@@ -72,7 +72,7 @@ def test_a_dynamic_dimension_is_told_from_the_stored_one(tmp_path: Path) -> None
 def test_without_signatures_the_tensors_name_the_inputs(tmp_path: Path) -> None:
     b = ModelBuilder()
     x, x2, y = b.tensor("x", (2,)), b.tensor("x", (2,)), b.tensor("out:0", (2,))
-    b.op("ADD", [x, x2], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, x2], [y], schema.AddOptionsT())
     b.graph.inputs, b.graph.outputs = [x, x2], [y]
     (signature,) = facts_of(tmp_path, b.build()).signatures
     assert signature.key == ""
@@ -113,7 +113,7 @@ def test_external_weights_behind_the_flatbuffer(tmp_path: Path) -> None:
     b = ModelBuilder()
     x, y = b.tensor("x", (4,)), b.tensor("y", (4,))
     w = b.tensor("w", (4,), data=np.zeros(4))
-    b.op("ADD", [x, w], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, w], [y], schema.AddOptionsT())
     b.signature("", {"x": x}, {"y": y})
     buffer = b.model.buffers[b.graph.tensors[w].buffer]
     buffer.data, buffer.offset, buffer.size = None, 1 << 20, 16
@@ -279,9 +279,7 @@ def test_a_called_subgraph_counts(tmp_path: Path) -> None:
     def model(inner: str) -> Path:
         b = ModelBuilder()
         x, y = b.tensor("x", (2,)), b.tensor("y", (2,))
-        call = schema.CallOptionsT()
-        call.subgraph = 1
-        b.op("CALL", [x], [y], ("CallOptions", call))
+        b.op("CALL", [x], [y], schema.CallOptionsT(subgraph=1))
         b.signature("", {"x": x}, {"y": y})
         b.subgraph()
         a, c = b.tensor("a", (2,)), b.tensor("c", (2,))

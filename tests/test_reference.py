@@ -13,18 +13,18 @@ from ai_edge_litert import schema_py_generated as schema
 
 from sweep import reference
 from sweep.reference import DesktopWorker, desktop_worker, measure_noise_floor, perturb
-from tests.graphs import KIND, OP, Graph, Operator, Tensor, add, loop, pack, sine
+from tests.graphs import Graph, Operator, Tensor, add, loop, pack, sine
 
 
 def crashing() -> bytes:
     """A branch that is itself: the interpreter overflows its stack while it prepares."""
     graph = Graph(
         [
-            Tensor("x", KIND.FLOAT32, [2]),
-            Tensor("c", KIND.BOOL, [1], np.array([True])),
-            Tensor("y", KIND.FLOAT32, [2]),
+            Tensor("x", [2]),
+            Tensor("c", [1], "bool", np.array([True])),
+            Tensor("y", [2]),
         ],
-        [Operator(OP.IF, [1, 0], [2], schema.IfOptionsT(thenSubgraphIndex=1, elseSubgraphIndex=1))],
+        [Operator("IF", [1, 0], [2], schema.IfOptionsT(thenSubgraphIndex=1, elseSubgraphIndex=1))],
         [0],
         [2],
     )
@@ -35,12 +35,12 @@ def endless() -> bytes:
     """while 0 < 1: x += 1."""
     always = Graph(
         [
-            Tensor("x", KIND.FLOAT32, [2]),
-            Tensor("zero", KIND.FLOAT32, [1], np.zeros(1, np.float32)),
-            Tensor("one", KIND.FLOAT32, [1], np.ones(1, np.float32)),
-            Tensor("c", KIND.BOOL, [1]),
+            Tensor("x", [2]),
+            Tensor("zero", [1], data=np.zeros(1, np.float32)),
+            Tensor("one", [1], data=np.ones(1, np.float32)),
+            Tensor("c", [1], "bool"),
         ],
-        [Operator(OP.LESS, [1, 2], [3], schema.LessOptionsT())],
+        [Operator("LESS", [1, 2], [3], schema.LessOptionsT())],
         [0],
         [3],
     )
@@ -77,7 +77,8 @@ async def test_runs_every_signature_under_the_signatures_own_names(
     worker: DesktopWorker, tmp_path: Path
 ) -> None:
     data = pack(
-        add(1), add(10), signatures={"one": (0, {"a": 0}, {"r": 2}), "ten": (1, {"b": 0}, {"s": 2})}
+        add(1)._replace(signature=("one", {"a": 0}, {"r": 2})),
+        add(10)._replace(signature=("ten", {"b": 0}, {"s": 2})),
     )
     path = write(tmp_path, data)
     run = await worker.run(path, {"one": {"a": X["x"]}, "ten": {"b": X["x"]}})
@@ -89,8 +90,8 @@ async def test_inputs_with_one_name_are_told_apart_as_the_inspection_does(
     worker: DesktopWorker, tmp_path: Path
 ) -> None:
     difference = Graph(
-        [Tensor(name, KIND.FLOAT32, [2]) for name in "xxy"],
-        [Operator(OP.SUB, [0, 1], [2], schema.SubOptionsT())],
+        [Tensor(name, [2]) for name in "xxy"],
+        [Operator("SUB", [0, 1], [2], schema.SubOptionsT())],
         [0, 1],
         [2],
     )
@@ -102,7 +103,7 @@ async def test_inputs_with_one_name_are_told_apart_as_the_inspection_does(
 async def test_a_dynamic_dimension_takes_the_shape_of_the_value(
     worker: DesktopWorker, tmp_path: Path
 ) -> None:
-    path = write(tmp_path, pack(sine([1, 3], dynamic=True)))
+    path = write(tmp_path, pack(sine([1, 3], [-1, 3])))
     x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
     run = await worker.run(path, {"": {"x": x}})
     np.testing.assert_allclose(run.outputs[""]["y"], np.sin(x), atol=1e-6)
@@ -136,7 +137,7 @@ async def test_inputs_that_do_not_fit_are_refused_with_the_reason(
 async def test_a_custom_operator_is_a_failure_that_names_it(
     worker: DesktopWorker, tmp_path: Path
 ) -> None:
-    twirl = add(1)._replace(operators=[Operator(OP.CUSTOM, [0, 1], [2], custom="Twirl")])
+    twirl = add(1)._replace(operators=[Operator("Twirl", [0, 1], [2])])
     run = await worker.run(write(tmp_path, pack(twirl)), {"": X})
     assert run.status == "failed"
     assert "unresolved custom op: Twirl" in (run.error or "")
@@ -197,11 +198,11 @@ async def test_a_model_that_asks_for_too_much_memory_costs_only_its_own_run(
     elements = 500_000_000  # 2 GB of float32
     fill = Graph(
         [
-            Tensor("x", KIND.FLOAT32, []),
-            Tensor("dims", KIND.INT32, [1], np.array([elements], np.int32)),
-            Tensor("y", KIND.FLOAT32, [elements]),
+            Tensor("x", []),
+            Tensor("dims", [1], "int32", np.array([elements], np.int32)),
+            Tensor("y", [elements]),
         ],
-        [Operator(OP.FILL, [1, 0], [2], schema.FillOptionsT())],
+        [Operator("FILL", [1, 0], [2], schema.FillOptionsT())],
         [0],
         [2],
     )

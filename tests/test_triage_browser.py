@@ -70,8 +70,7 @@ def chain(*ops: str, shape: tuple[int, ...] = (1, 4, 8, 4)) -> bytes:
     tensors = [b.tensor(f"t{i}", shape) for i in range(len(ops) + 1)]
     for i, op in enumerate(ops):
         if op == "MUL":
-            b.op(op, [tensors[i], tensors[0]], [tensors[i + 1]],
-                 ("MulOptions", schema.MulOptionsT()))  # fmt: skip
+            b.op(op, [tensors[i], tensors[0]], [tensors[i + 1]], schema.MulOptionsT())
         else:
             b.op(op, [tensors[i]], [tensors[i + 1]])
     b.signature("serving_default", {"x": tensors[0]}, {"y": tensors[-1]})
@@ -87,8 +86,7 @@ def flattening() -> bytes:
     v, y = b.tensor("v", (3, 6), data=rng.standard_normal((3, 6))), b.tensor("y", (1, 3))
     b.op("ABS", [x], [a])
     for inputs, output in (([a, w, -1], h), ([h, v, -1], y)):
-        options = ("FullyConnectedOptions", schema.FullyConnectedOptionsT())
-        b.op("FULLY_CONNECTED", inputs, [output], options)
+        b.op("FULLY_CONNECTED", inputs, [output], schema.FullyConnectedOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 

@@ -99,12 +99,9 @@ def dequantized_model() -> bytes:
     """y = x · w, with w kept as float16 and dequantized in the graph."""
     b = ModelBuilder()
     x, w, y = b.tensor("x", (1, 2)), b.tensor("w", (1, 2)), b.tensor("y", (1, 2))
-    half = b.tensor("half", (1, 2), "int32", data=[0, 0])
-    raw = b.graph.tensors[half]
-    raw.type = schema.TensorType.FLOAT16
-    b.model.buffers[raw.buffer].data = np.array([3.0, -0.5], np.float16).view(np.uint8)
-    b.op("DEQUANTIZE", [half], [w], ("DequantizeOptions", schema.DequantizeOptionsT()))
-    b.op("MUL", [x, w], [y], ("MulOptions", schema.MulOptionsT()))
+    half = b.tensor("half", (1, 2), "float16", data=[3.0, -0.5])
+    b.op("DEQUANTIZE", [half], [w], schema.DequantizeOptionsT())
+    b.op("MUL", [x, w], [y], schema.MulOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 
@@ -221,9 +218,7 @@ def test_a_part_takes_along_what_the_page_cannot_be_fed(tmp_path: Path) -> None:
     small, back = b.tensor("small", (1, 4), "int8"), b.tensor("back", (1, 4))
     b.op("SIN", [x], [y])
     for source, target, pair in ((y, small, (FLOAT, INT8)), (small, back, (INT8, FLOAT))):
-        options = schema.CastOptionsT()
-        options.inDataType, options.outDataType = pair
-        b.op("CAST", [source], [target], ("CastOptions", options))
+        b.op("CAST", [source], [target], schema.CastOptionsT(*pair))
     b.signature("serving_default", {"x": x}, {"out": back})
     subject = subject_of(tmp_path, b.build())
     part = subject.part((2,))

@@ -1,43 +1,28 @@
-"""Small `.tflite` models built in the tests, through the schema package's object API."""
+"""Builds small `.tflite` models through the schema package's object API."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-DTYPES = {
-    "float32": schema.TensorType.FLOAT32,
-    "int32": schema.TensorType.INT32,
-    "uint8": schema.TensorType.UINT8,
-    "int8": schema.TensorType.INT8,
-    "int64": schema.TensorType.INT64,
-    "bool": schema.TensorType.BOOL,
-    "string": schema.TensorType.STRING,
-}
-
 
 class ModelBuilder:
     """Collects tensors, operators and signatures; `build` gives the file's bytes."""
 
-    def __init__(self) -> None:
-        self.model = schema.ModelT()
-        self.model.version = 3
-        self.model.description = "built by a test"
-        self.model.operatorCodes = []
+    def __init__(self, description: str | None = "built by a test") -> None:
+        self.model = schema.ModelT(version=3, description=description)
+        self.model.operatorCodes, self.model.subgraphs = [], []
         self.model.buffers = [schema.BufferT()]
-        self.model.signatureDefs = []
-        self.model.subgraphs = []
+        self.model.signatureDefs, self.model.metadata = [], []
         self.subgraph()
 
     def subgraph(self) -> None:
         """Begins another subgraph; tensors, operators and signatures go there from now on."""
-        self.graph = schema.SubGraphT()
-        self.graph.tensors, self.graph.operators = [], []
-        self.graph.inputs, self.graph.outputs = [], []
+        self.graph = schema.SubGraphT(tensors=[], operators=[], inputs=[], outputs=[])
         self.model.subgraphs.append(self.graph)
 
     def tensor(
@@ -47,71 +32,65 @@ class ModelBuilder:
         dtype: str = "float32",
         *,
         data: Any = None,
-        scale: float | None = None,
-        zero_point: int = 0,
+        scale: Sequence[float] | None = None,
+        zero_point: Sequence[int] | None = None,
         shape_signature: Sequence[int] | None = None,
     ) -> int:
-        """Adds a tensor, constant when it has data; returns its index."""
-        tensor = schema.TensorT()
-        tensor.name = name.encode()
-        tensor.shape = list(shape)
-        tensor.type = DTYPES[dtype]
+        """Adds a tensor, constant when it has data (values, or raw bytes); returns its index."""
+        tensor = schema.TensorT(name=name.encode(), shape=list(shape))
+        tensor.type = getattr(schema.TensorType, dtype.upper())
         if shape_signature is not None:
             tensor.shapeSignature = list(shape_signature)
         if scale is not None:
-            tensor.quantization = schema.QuantizationParametersT()
-            tensor.quantization.scale = [scale]
-            tensor.quantization.zeroPoint = [zero_point]
+            tensor.quantization = schema.QuantizationParametersT(scale=scale, zeroPoint=zero_point)
         if data is not None:
-            buffer = schema.BufferT()
-            buffer.data = np.frombuffer(np.asarray(data, dtype).tobytes(), np.uint8)
-            self.model.buffers.append(buffer)
-            tensor.buffer = len(self.model.buffers) - 1
+            raw = data if isinstance(data, bytes) else np.asarray(data, dtype).tobytes()
+            tensor.buffer = self._stored(raw)
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
     def op(
-        self,
-        name: str,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        options: tuple[str, Any] | None = None,
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None
     ) -> None:
         """Adds an operator: a builtin by its name, anything else as a custom one.
 
-        options: (name in the BuiltinOptions union, options object).
+        options: an options object of the schema; its union type follows from its class.
         """
-        code = schema.OperatorCodeT()
         builtin = getattr(schema.BuiltinOperator, name, None)
+        code = schema.OperatorCodeT(version=1)
         if builtin is None:
             builtin = schema.BuiltinOperator.CUSTOM
             code.customCode = name.encode()
-        code.builtinCode = builtin
-        code.deprecatedBuiltinCode = min(builtin, 127)
-        code.version = 1
+        code.builtinCode, code.deprecatedBuiltinCode = builtin, min(builtin, 127)
         self.model.operatorCodes.append(code)
-        operator = schema.OperatorT()
-        operator.opcodeIndex = len(self.model.operatorCodes) - 1
+        operator = schema.OperatorT(opcodeIndex=len(self.model.operatorCodes) - 1)
         operator.inputs, operator.outputs = list(inputs), list(outputs)
         if options is not None:
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options[0])
-            operator.builtinOptions = options[1]
+            kind = type(options).__name__.removesuffix("T")
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
+            operator.builtinOptions = options
         self.graph.operators.append(operator)
 
-    def signature(self, key: str, inputs: dict[str, int], outputs: dict[str, int]) -> None:
+    def signature(self, key: str, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
         """Adds a signature; its tensors become inputs and outputs of the subgraph."""
-        entry = schema.SignatureDefT()
-        entry.signatureKey = key.encode()
+        entry = schema.SignatureDefT(signatureKey=key.encode())
         entry.subgraphIndex = len(self.model.subgraphs) - 1
-        entry.inputs = [_named(name, index) for name, index in inputs.items()]
-        entry.outputs = [_named(name, index) for name, index in outputs.items()]
+        entry.inputs, entry.outputs = _named(inputs), _named(outputs)
         self.model.signatureDefs.append(entry)
         for have, new in ((self.graph.inputs, inputs), (self.graph.outputs, outputs)):
             have.extend(index for index in new.values() if index not in have)
 
+    def metadata(self, name: str, data: bytes) -> None:
+        """Adds a named piece of metadata."""
+        self.model.metadata.append(schema.MetadataT(name=name.encode(), buffer=self._stored(data)))
+
     def build(self) -> bytes:
         """The file."""
         return packed(self.model)
+
+    def _stored(self, data: bytes) -> int:
+        self.model.buffers.append(schema.BufferT(data=np.frombuffer(data, np.uint8)))
+        return len(self.model.buffers) - 1
 
 
 def packed(model: Any) -> bytes:
@@ -121,11 +100,8 @@ def packed(model: Any) -> bytes:
     return bytes(packer.Output())
 
 
-def _named(name: str, index: int) -> Any:
-    entry = schema.TensorMapT()
-    entry.name = name.encode()
-    entry.tensorIndex = index
-    return entry
+def _named(tensors: Mapping[str, int]) -> list[Any]:
+    return [schema.TensorMapT(name=n.encode(), tensorIndex=i) for n, i in tensors.items()]
 
 
 def add_model(
@@ -135,7 +111,7 @@ def add_model(
     b = ModelBuilder()
     x, y = b.tensor("x", shape, dtype), b.tensor("y", shape, dtype)
     c = b.tensor("c", (1,), dtype, data=[constant])
-    b.op("ADD", [x, c], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, c], [y], schema.AddOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 
@@ -152,15 +128,9 @@ def fully_connected_model(input_shape: Sequence[int], units: int = 3, seed: int 
     w = b.tensor("w", (units, features), data=rng.standard_normal((units, features)))
     bias = b.tensor("b", (units,), data=rng.standard_normal(units))
     y = b.tensor("y", (input_shape[0], units))
-    b.op("FULLY_CONNECTED", [x, w, bias], [y], ("FullyConnectedOptions", _fc_options()))
+    b.op("FULLY_CONNECTED", [x, w, bias], [y], schema.FullyConnectedOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
-
-
-def _fc_options() -> Any:
-    options = schema.FullyConnectedOptionsT()
-    options.keepNumDims = False
-    return options
 
 
 def log_softmax_model(shape: Sequence[int] = (1, 8)) -> bytes:
@@ -168,8 +138,8 @@ def log_softmax_model(shape: Sequence[int] = (1, 8)) -> bytes:
     b = ModelBuilder()
     x, m, y = b.tensor("x", shape), b.tensor("m", shape), b.tensor("y", shape)
     c = b.tensor("c", (1,), data=[1.0])
-    b.op("ADD", [x, c], [m], ("AddOptions", schema.AddOptionsT()))
-    b.op("LOG_SOFTMAX", [m], [y], ("LogSoftmaxOptions", schema.LogSoftmaxOptionsT()))
+    b.op("ADD", [x, c], [m], schema.AddOptionsT())
+    b.op("LOG_SOFTMAX", [m], [y], schema.LogSoftmaxOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 
@@ -188,7 +158,7 @@ def square_root_model() -> bytes:
     b = ModelBuilder()
     x, m, y = (b.tensor(name, (1, 8)) for name in "xmy")
     c = b.tensor("c", (1,), data=[10.0])
-    b.op("SUB", [x, c], [m], ("SubOptions", schema.SubOptionsT()))
+    b.op("SUB", [x, c], [m], schema.SubOptionsT())
     b.op("SQRT", [m], [y])
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
@@ -198,12 +168,12 @@ def two_signature_model() -> bytes:
     """`double` gives x + x, `next` gives x + 1, each from a subgraph of its own."""
     b = ModelBuilder()
     x, y = b.tensor("x", (1, 8)), b.tensor("twice", (1, 8))
-    b.op("ADD", [x, x], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, x], [y], schema.AddOptionsT())
     b.signature("double", {"x": x}, {"y": y})
     b.subgraph()
     x, y = b.tensor("x", (1, 8)), b.tensor("after", (1, 8))
     one = b.tensor("one", (1,), data=[1.0])
-    b.op("ADD", [x, one], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, one], [y], schema.AddOptionsT())
     b.signature("next", {"x": x}, {"y": y})
     return b.build()
 
@@ -216,12 +186,10 @@ def gather_model(rows: int = 11) -> bytes:
     table = b.tensor("table", (rows, 4), data=np.arange(rows * 4).reshape(rows, 4))
     picked = b.tensor("picked", (1, 6, 4))
     asfloat = b.tensor("asfloat", (1, 6))
-    options = schema.GatherOptionsT()
-    options.axis = 0
-    b.op("GATHER", [table, ids], [picked], ("GatherOptions", options))
-    cast = schema.CastOptionsT()
-    cast.inDataType, cast.outDataType = schema.TensorType.INT32, schema.TensorType.FLOAT32
-    b.op("CAST", [mask], [asfloat], ("CastOptions", cast))
+    b.op("GATHER", [table, ids], [picked], schema.GatherOptionsT())
+    kind = schema.TensorType
+    cast = schema.CastOptionsT(inDataType=kind.INT32, outDataType=kind.FLOAT32)
+    b.op("CAST", [mask], [asfloat], cast)
     b.signature(
         "serving_default", {"ids": ids, "attention_mask": mask}, {"y": picked, "m": asfloat}
     )
@@ -234,7 +202,7 @@ def dynamic_model() -> bytes:
     x = b.tensor("x", (1, 4), shape_signature=(-1, 4))
     y = b.tensor("y", (1, 4), shape_signature=(-1, 4))
     c = b.tensor("c", (1,), data=[2.0])
-    b.op("ADD", [x, c], [y], ("AddOptions", schema.AddOptionsT()))
+    b.op("ADD", [x, c], [y], schema.AddOptionsT())
     b.signature("serving_default", {"x": x}, {"y": y})
     return b.build()
 
@@ -242,9 +210,9 @@ def dynamic_model() -> bytes:
 def quantized_model() -> bytes:
     """A uint8 ADD of two inputs, each with scale and zero point."""
     b = ModelBuilder()
-    x = b.tensor("x", (1, 64), "uint8", scale=0.02, zero_point=120)
-    y = b.tensor("y", (1, 64), "uint8", scale=0.03, zero_point=128)
-    z = b.tensor("z", (1, 64), "uint8", scale=0.05, zero_point=125)
-    b.op("ADD", [x, y], [z], ("AddOptions", schema.AddOptionsT()))
+    x = b.tensor("x", (1, 64), "uint8", scale=[0.02], zero_point=[120])
+    y = b.tensor("y", (1, 64), "uint8", scale=[0.03], zero_point=[128])
+    z = b.tensor("z", (1, 64), "uint8", scale=[0.05], zero_point=[125])
+    b.op("ADD", [x, y], [z], schema.AddOptionsT())
     b.signature("serving_default", {"x": x, "y": y}, {"z": z})
     return b.build()
