@@ -25,7 +25,7 @@ test: $(VENV)/machine $(VENV)/dev
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/machine $(VENV)/dev
-	for name in sweep transport compare memory records reuse; do \
+	for name in sweep transport compare memory records reuse warmup; do \
 	  $(BIN)/python -m benchmarks.bench_$$name || exit 1; \
 	done
 
