@@ -44,6 +44,8 @@ class BrowserHost:
     _gone: list[Callable[[], None]] = field(default_factory=list)
     _dead: list[RunningBrowser] = field(default_factory=list)
     """Browsers that ended by themselves and may have left processes and files."""
+    _hopeless: EnvironmentProblem | None = None
+    """Why no browser could be started again, in the end: nobody else need try."""
 
     @property
     def running(self) -> RunningBrowser | None:
@@ -61,6 +63,8 @@ class BrowserHost:
         Raises:
             EnvironmentProblem: the browser cannot be started.
         """
+        if self._hopeless is not None:
+            raise self._hopeless
         if self._running is None:
             await self._bury()
             running = await self._launch()
@@ -77,6 +81,8 @@ class BrowserHost:
             except EnvironmentProblem as problem:
                 wait = next(waits, None)
                 if wait is None:
+                    if self.launches:
+                        self._hopeless = problem
                     raise
                 log.warning("the browser does not start, trying again: %s", problem)
                 await asyncio.sleep(wait)
