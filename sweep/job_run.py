@@ -91,8 +91,8 @@ class JobRun:
             StoreError: this machine could not store the outputs.
         """
         job, progress = self.job, self.progress
-        url = job.model_url or self.server.add_blob(job.model_path)
-        try:
+        url = job.model_url
+        with contextlib.nullcontext(url) if url else self.server.offer(job.model_path) as url:
             loaded = await self._call(
                 "load",
                 "load",
@@ -104,9 +104,6 @@ class JobRun:
                 },
                 job.timeouts.load,
             )
-        finally:
-            if job.model_url is None:
-                self.server.forget(url)
         progress.reached = "load"
         progress.timings.update(
             fetch_ms=round(loaded["fetchMs"], 4), compile_ms=round(loaded["compileMs"], 4)
@@ -218,8 +215,7 @@ class JobRun:
                 if inline:
                     tensor_ask["base64"] = base64.b64encode(view).decode()
                 else:
-                    tensor_ask["url"] = url = self.server.add_blob(view)
-                    offered.callback(self.server.forget, url)
+                    tensor_ask["url"] = offered.enter_context(self.server.offer(view))
             _, first = await self.calls(
                 "first_run",
                 [("setInputs", {"signature": index, "tensors": tensors}), ("firstRun", INLINE)],

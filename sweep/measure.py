@@ -103,7 +103,7 @@ async def measure_model(
         desktop = await run_desktop(bench, prepared)
     outcomes: dict[Backend, BackendOutcome] = {}
     wasm: Mapping[SetKey, Outputs] | None = None
-    with bench.server.offer(prepared.path) as url:
+    with bench.server.offer(prepared.path, kept=True) as url:
         case = _Case(bench, prepared, desktop, url)
         for backend in _order(prepared.entry.backends or config.backends):
             outcome = await _measure_backend(case, backend, wasm, outcomes)

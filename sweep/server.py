@@ -64,6 +64,13 @@ class CoreDirs(Protocol):
     def wasm_utils_dir(self) -> Path: ...
 
 
+@dataclass(frozen=True)
+class _Blob:
+    content: Path | memoryview
+    cache: str
+    """Its `Cache-Control`."""
+
+
 @dataclass
 class _Upload:
     path: Path
@@ -81,9 +88,7 @@ class PageServer:
     storage_problem: OSError | None = None
     """Why an upload could not be stored; None when all could."""
     _cores: dict[str, CoreDirs] = field(default_factory=dict)
-    _blobs: dict[str, Path | memoryview] = field(default_factory=dict)
-    _lasting: set[str] = field(default_factory=set)
-    """Keys of blobs that the browser may keep and use again."""
+    _blobs: dict[str, _Blob] = field(default_factory=dict)
     _uploads: dict[str, _Upload] = field(default_factory=dict)
 
     @property
@@ -100,22 +105,23 @@ class PageServer:
         """URL directory that `loadLiteRt` takes for a release."""
         return f"{self.base}/core/{version}/wasm/"
 
-    def add_blob(self, content: Path | bytes | memoryview) -> str:
-        """Registers bytes (not copied), or a file, for the page to fetch; returns the URL."""
+    def add_blob(self, content: Path | bytes | memoryview, *, kept: bool = False) -> str:
+        """Registers bytes (not copied), or a file, for pages to fetch; returns the URL.
+
+        `kept`: the browser may keep them, so that several pages of it fetch them once.
+        """
         key = secrets.token_urlsafe(12)
-        self._blobs[key] = content if isinstance(content, Path) else memoryview(content)
+        content = content if isinstance(content, Path) else memoryview(content)
+        self._blobs[key] = _Blob(content, FOR_EVER if kept else "no-store")
         return f"{self.base}/blob/{key}"
 
     @contextlib.contextmanager
-    def offer(self, path: Path) -> Iterator[str]:
-        """Offers a file to several pages of one browser, which fetches it once; yields the URL."""
-        url = self.add_blob(path)
-        key = url.rsplit("/", 1)[-1]
-        self._lasting.add(key)
+    def offer(self, content: Path | bytes | memoryview, *, kept: bool = False) -> Iterator[str]:
+        """The same for as long as the context lasts; yields the URL."""
+        url = self.add_blob(content, kept=kept)
         try:
             yield url
         finally:
-            self._lasting.discard(key)
             self.forget(url)
 
     def expect_upload(self, path: Path, nbytes: int) -> str:
@@ -178,25 +184,14 @@ class PageServer:
         return await _file(path)
 
     async def _blob(self, request: web.Request) -> web.StreamResponse:
-        key = request.match_info["key"]
-        content = self._blobs.get(key)
-        if content is None:
+        blob = self._blobs.get(request.match_info["key"])
+        if blob is None:
             raise web.HTTPNotFound
+        content = blob.content
+        headers = {"Content-Type": "application/octet-stream", "Cache-Control": blob.cache}
         if isinstance(content, Path):
-            return web.FileResponse(
-                content,
-                headers={
-                    "Content-Type": "application/octet-stream",
-                    "Cache-Control": FOR_EVER if key in self._lasting else "no-store",
-                },
-            )
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "application/octet-stream",
-                "Cache-Control": "no-store",
-                **ISOLATION_HEADERS,
-            }
-        )
+            return web.FileResponse(content, headers=headers)
+        response = web.StreamResponse(headers={**headers, **ISOLATION_HEADERS})
         response.content_length = content.nbytes
         await response.prepare(request)
         for start in range(0, content.nbytes, CHUNK):

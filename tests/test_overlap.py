@@ -79,9 +79,9 @@ async def test_comparing_one_model_runs_beside_the_next_but_not_beside_timed_run
             timed.append(("timed", began, time.monotonic()))
 
     async def blob(self: PageServer, request: web.Request) -> web.StreamResponse:
-        content = self._blobs.get(request.match_info["key"])
-        if isinstance(content, Path):
-            fetched[content.name] += 1
+        found = self._blobs.get(request.match_info["key"])
+        if found is not None and isinstance(found.content, Path):
+            fetched[found.content.name] += 1
         return await serve_blob(self, request)
 
     monkeypatch.setattr(PageSession, "run", run)
